@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# How a layer, a test and a benchmark are declared. Flags are set on targets only.
+
+add_library(lockstep_flags INTERFACE)
+target_compile_features(lockstep_flags INTERFACE cxx_std_20)
+target_compile_options(
+  # -fPIC for programs too, so that they share the precompiled header; -fpch-preprocess lets ccache see through it.
+  lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fpch-preprocess;-Wall;-Wextra;-Wno-unknown-pragmas>
+                           $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>)
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_SANITIZE};-fno-omit-frame-pointer;-g1>)
+  target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+if(LOCKSTEP_COVERAGE)
+  target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--coverage>)
+  target_link_options(lockstep_flags INTERFACE --coverage)
+endif()
+
+# One precompiled header for everything that sees torch: ATen is 8 seconds to parse, half a second to load.
+add_library(lockstep_pch OBJECT "${CMAKE_CURRENT_LIST_DIR}/pch.cpp")
+target_link_libraries(lockstep_pch PRIVATE lockstep_flags lockstep::torch)
+target_precompile_headers(lockstep_pch PRIVATE "${CMAKE_CURRENT_LIST_DIR}/pch.h")
+
+# lockstep_layer(NAME core SOURCES ... USES ...): a static library lockstep::NAME.
+# USES names the layers (and outside libraries) that it stands on: the link line is the dependency diagram.
+function(lockstep_layer)
+  cmake_parse_arguments(ARG "NO_PCH" "NAME" "SOURCES;USES;PRIVATE_USES" ${ARGN})
+  set(target lockstep_${ARG_NAME})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(lockstep::${ARG_NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC lockstep::torch ${ARG_USES})
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_flags> $<BUILD_INTERFACE:${ARG_PRIVATE_USES}>)
+  if(NOT ARG_NO_PCH)
+    target_precompile_headers(${target} REUSE_FROM lockstep_pch)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
+endfunction()
+
+# lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.
+# The file defines everything inside namespace LOCKSTEP_ISA; core/cpu_level.h picks one at run time.
+# Contraction is off so that a multiply and an add are never fused behind our back.
+function(lockstep_isa_sources target)
+  foreach(file ${ARGN})
+    foreach(level baseline avx2 avx512)
+      if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT level STREQUAL "baseline")
+        continue()
+      endif()
+      get_filename_component(stem ${file} NAME_WE)
+      get_filename_component(folder ${file} DIRECTORY)
+      set(object ${target}_${stem}_${level})
+      add_library(${object} OBJECT ${file})
+      target_link_libraries(${object} PRIVATE lockstep_flags)
+      target_include_directories(${object} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+      target_compile_definitions(${object} PRIVATE LOCKSTEP_ISA=isa_${level})
+      target_compile_options(${object} PRIVATE -O3 -ffp-contract=off)
+      if(level STREQUAL "avx2")
+        target_compile_options(${object} PRIVATE -mavx2 -mfma -mf16c)
+      elseif(level STREQUAL "avx512")
+        target_compile_options(${object} PRIVATE -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+                                                 -mprefer-vector-width=512)
+      endif()
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# Imported targets for libtorch: lockstep::torch, and lockstep::torch_cuda where the wheel holds it.
+#
+# Torch's own package config refuses to load a CUDA build of torch on a machine without a CUDA toolkit, and it
+# sets flags for every target of a project. These targets are plain: headers, libraries, nothing else.
+# LOCKSTEP_TORCH names the folder that holds lib/ and include/ (a libtorch, or site-packages/torch).
+
+if(TARGET lockstep::torch)
+  return()
+endif()
+
+if(NOT LOCKSTEP_TORCH AND DEFINED ENV{LOCKSTEP_TORCH})
+  set(LOCKSTEP_TORCH "$ENV{LOCKSTEP_TORCH}")
+endif()
+if(NOT LOCKSTEP_TORCH)
+  file(GLOB _lockstep_torch_found "${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/torch")
+  list(GET _lockstep_torch_found 0 LOCKSTEP_TORCH)
+endif()
+if(NOT EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "lockstep: no libtorch in '${LOCKSTEP_TORCH}' (expected lib/libtorch_cpu.so there). "
+                      "Run './dev setup', or set LOCKSTEP_TORCH to an installed libtorch 2.11.0.")
+endif()
+file(REAL_PATH "${LOCKSTEP_TORCH}" LOCKSTEP_TORCH)
+set(LOCKSTEP_TORCH "${LOCKSTEP_TORCH}" CACHE PATH "Folder of libtorch: it holds lib/ and include/" FORCE)
+
+file(STRINGS "${LOCKSTEP_TORCH}/include/torch/headeronly/version.h" _lockstep_torch_version
+     REGEX "#define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+list(TRANSFORM _lockstep_torch_version REPLACE ".* ([0-9]+)$" "\\1")
+list(JOIN _lockstep_torch_version "." LOCKSTEP_TORCH_VERSION)
+if(NOT LOCKSTEP_TORCH_VERSION VERSION_EQUAL "2.11.0")
+  message(WARNING "lockstep: libtorch ${LOCKSTEP_TORCH_VERSION} found, written for 2.11.0")
+endif()
+
+function(lockstep_import_torch_library name file)
+  add_library(lockstep::${name} SHARED IMPORTED GLOBAL)
+  set_target_properties(lockstep::${name} PROPERTIES IMPORTED_LOCATION "${LOCKSTEP_TORCH}/lib/${file}"
+                                                     IMPORTED_NO_SONAME OFF)
+endfunction()
+
+lockstep_import_torch_library(c10 libc10.so)
+lockstep_import_torch_library(torch_cpu libtorch_cpu.so)
+add_library(lockstep::torch INTERFACE IMPORTED GLOBAL)
+target_include_directories(lockstep::torch SYSTEM INTERFACE "${LOCKSTEP_TORCH}/include"
+                                                            "${LOCKSTEP_TORCH}/include/torch/csrc/api/include")
+target_link_libraries(lockstep::torch INTERFACE lockstep::torch_cpu lockstep::c10)
+# libtorch's own dependencies (CUDA's runtime among them) are found by its rpath when the program runs.
+target_link_options(lockstep::torch INTERFACE "LINKER:--allow-shlib-undefined")
