@@ -15,7 +15,9 @@ TEST(Error, NamesTheOperationWhatWasGotAndWhatWasExpected) {
   }
 }
 
-TEST(Error, ACheckThatHoldsDoesNothing) { EXPECT_NO_THROW(require(true, "split", "unused")); }
+TEST(Error, ACheckThatHoldsDoesNothing) {
+  EXPECT_NO_THROW(require(true, "split", "unused"));
+}
 
 TEST(ErrorDeathTest, ABrokenInvariantNamesItsConditionAndStops) {
   EXPECT_DEATH(LOCKSTEP_ASSERT(1 + 1 == 3), "broken invariant '1 \\+ 1 == 3'");
