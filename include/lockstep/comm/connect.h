@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+
+namespace lockstep::comm {
+
+/// Where this process stands among the processes of its job, as its launcher's environment says.
+struct Environment {
+  std::string launcher;  // "lockstep run", "torchrun", "openmpi", "mpich", "slurm", "none"
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  // among the processes of this host: which device to take
+  int local_size = 1;
+  std::string store_host;  // where the store listens; empty for a group of one
+  int store_port = 0;
+  bool store_is_served = false;  // the launcher serves the store; else rank 0 does
+  std::string job;               // tells jobs on one host apart (where the launcher names them)
+};
+
+/// Reads the environment that `lockstep run`, torchrun, Kubernetes training operators (PyTorchJob), mpirun (OpenMPI,
+/// MPICH) and srun set. None of them: a job of one. Throws Error on a broken environment, naming the variable.
+/// `get` looks up one variable.
+Environment read_environment(const std::function<std::optional<std::string>(const std::string&)>& get);
+Environment read_environment();
+
+struct ConnectOptions {
+  /// "auto" (nccl where each process has a GPU, else mpi under mpirun where built in, else gloo), or one of
+  /// backends().
+  std::string backend = "auto";
+  std::chrono::milliseconds timeout = default_timeout();
+  /// The network interface of this host, by its address or name; empty takes the one that leads to the store.
+  std::string interface;
+};
+
+/// The backends that join processes and are built in: a part of {"gloo", "mpi", "nccl"}.
+std::vector<std::string> backends();
+
+/// The group of all processes of this job, from the launcher's environment. A process started by none is a group of
+/// one. Throws Error on a bad environment and CommError when the others don't come within the timeout.
+Group connect(const ConnectOptions& options = {});
+Group connect(const Environment& environment, const ConnectOptions& options);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/local/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace lockstep::comm::local {
+namespace {
+
+// Bytes of one source in a slice: small enough for two threads to share a megabyte evenly and for all sources of a
+// slice to stay in the second-level cache, large enough for its bookkeeping to vanish.
+constexpr int64_t kSliceBytes = 64 << 10;
+// How long a waiting thread spins before it sleeps: about what waking up costs.
+constexpr std::chrono::microseconds kSpinTime{40};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace
+
+bool Exchange::arrive(int slot, Call call) {
+  calls_[slot] = std::move(call);
+  arrived_[slot] = true;
+  return ++arrivals_ == ranks_.size();
+}
+
+bool Exchange::has_arrived(int rank) const {
+  for (size_t slot = 0; slot < ranks_.size(); ++slot)
+    if (ranks_[slot] == rank) return arrived_[slot];
+  return true;  // takes no part
+}
+
+int Exchange::missing() const {
+  for (size_t slot = 0; slot < ranks_.size(); ++slot)
+    if (!arrived_[slot]) return ranks_[slot];
+  return -1;
+}
+
+void Exchange::start() {
+  if (const auto mismatch = find_mismatch(calls_)) {
+    failure_ = Failure{ranks_[mismatch->rank], mismatch->message};
+    return enter(State::failed);
+  }
+  jobs_ = plan(calls_);
+  cut();
+  remaining_.store(static_cast<int64_t>(slices_.size()), std::memory_order_relaxed);
+  if (slices_.empty()) return enter(State::done);
+  enter(State::running);
+  // One small slice is done sooner than another thread wakes up.
+  if (slices_.size() == 1) run_slices();
+}
+
+void Exchange::fail(Failure failure) {
+  if (ended() || missing() < 0) return;
+  failure_ = std::move(failure);
+  enter(State::failed);
+}
+
+void Exchange::cut() {
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    const Job& job = jobs_[j];
+    programs_.push_back(TreeProgram::of_leaves(static_cast<int64_t>(job.sources.size())));
+    const int64_t step = std::max<int64_t>(1, kSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype)));
+    for (int64_t begin = 0; begin < job.count; begin += step)
+      slices_.push_back({static_cast<int32_t>(j), begin, std::min(step, job.count - begin)});
+  }
+}
+
+void Exchange::run(const Slice& slice) const {
+  const Job& job = jobs_[slice.job];
+  const int64_t offset = slice.begin * static_cast<int64_t>(c10::elementSize(job.dtype));
+  if (job.sources.size() == 1 && job.dtype == at::kByte) {
+    for (std::byte* to : job.destinations) std::memcpy(to + offset, job.sources[0] + offset, slice.count);
+    return;
+  }
+  std::vector<const std::byte*> sources(job.sources);
+  std::vector<std::byte*> destinations(job.destinations);
+  for (auto& source : sources) source += offset;
+  for (auto& destination : destinations) destination += offset;
+  reduce(programs_[slice.job], job.op, job.dtype, sources, destinations, slice.count,
+         static_cast<int64_t>(job.sources.size()));
+}
+
+bool Exchange::run_slices() {
+  const auto total = static_cast<int64_t>(slices_.size());
+  for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < total;) {
+    run(slices_[i]);
+    if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      enter(State::done);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Exchange::enter(State state) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.store(state, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+bool Exchange::sleep_while(State state, Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) != state; });
+}
+
+bool Exchange::help_until(Clock::time_point until) {
+  const auto spin_until = std::min(until, Clock::now() + (spin_ ? kSpinTime : std::chrono::microseconds(0)));
+  for (;;) {
+    const State state = state_.load(std::memory_order_acquire);
+    if (state >= State::done) return true;
+    if (state == State::running && run_slices()) return true;
+    // Either somebody has not come yet, or the last slices are in other hands.
+    bool changed = false;
+    while (!changed && Clock::now() < spin_until) {
+      for (int i = 0; i < 64 && !changed; ++i, pause()) changed = state_.load(std::memory_order_relaxed) != state;
+    }
+    if (!changed && !sleep_while(state, until)) return false;
+  }
+}
+
+}  // namespace lockstep::comm::local

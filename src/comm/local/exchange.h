@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "comm/backend.h"
+#include "comm/local/plan.h"
+
+namespace lockstep::comm::local {
+
+using Clock = std::chrono::steady_clock;
+
+/// Why an operation failed, kept so that every rank can throw it.
+struct Failure {
+  int rank;
+  std::string reason;
+};
+
+/// One operation that several threads take part in. It gathers their calls; the last one to come turns it into jobs,
+/// cut into slices; whoever waits takes slices until none is left. Nobody needs to wait for the work to be done, as
+/// long as one thread does.
+class Exchange {
+ public:
+  /// `ranks`: who takes part, in the order of their slots.
+  Exchange(std::vector<int> ranks, bool spin)
+      : ranks_(std::move(ranks)), spin_(spin), calls_(ranks_.size()), arrived_(ranks_.size(), false) {}
+
+  /// Adds a call; true for the last one. Guarded by the hub's mutex.
+  bool arrive(int slot, Call call);
+  /// Makes jobs of the calls, and finishes small ones at once. Called once, by the last to arrive, without a lock.
+  void start();
+
+  /// Fails it unless all have arrived: then it is certain to end well. Guarded by the hub's mutex.
+  void fail(Failure failure);
+
+  bool has_arrived(int rank) const;
+  /// The first rank that is not there yet, or -1.
+  int missing() const;
+
+  bool ended() const { return state_.load(std::memory_order_acquire) >= State::done; }
+  /// The failure, once it has ended badly.
+  const std::optional<Failure>& failure() const { return failure_; }
+
+  /// Takes part in the work until the operation has ended, or `until` has come.
+  bool help_until(Clock::time_point until);
+
+ private:
+  enum class State : uint8_t { gathering, running, done, failed };
+  struct Slice {
+    int32_t job;
+    int64_t begin;
+    int64_t count;
+  };
+
+  void cut();
+  bool run_slices();
+  void run(const Slice& slice) const;
+  void enter(State state);
+  bool sleep_while(State state, Clock::time_point until);
+
+  const std::vector<int> ranks_;
+  const bool spin_;
+  std::vector<Call> calls_;
+  std::vector<bool> arrived_;
+  size_t arrivals_ = 0;
+
+  std::vector<Job> jobs_;
+  std::vector<TreeProgram> programs_;
+  std::vector<Slice> slices_;
+  std::atomic<int64_t> next_{0};
+  std::atomic<int64_t> remaining_{0};
+
+  std::atomic<State> state_{State::gathering};
+  std::optional<Failure> failure_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+}  // namespace lockstep::comm::local
