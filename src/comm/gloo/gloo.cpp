@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one file that sees Gloo's headers.
+#ifndef USE_C10D_GLOO
+#define USE_C10D_GLOO
+#endif
+#include "comm/gloo/gloo.h"
+
+#include <ATen/ATen.h>
+#include <ifaddrs.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "comm/transport/witness.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using c10d::ProcessGroupGloo;
+
+bool is_interface(const std::string& name) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) found |= name == entry->ifa_name;
+  freeifaddrs(list);
+  return found;
+}
+
+std::chrono::milliseconds left_until(Clock::time_point deadline) {
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()),
+                  std::chrono::milliseconds(1));
+}
+
+// The work under way, so that close() can fail it from another thread.
+class Register {
+ public:
+  void add(const c10::intrusive_ptr<c10d::Work>& work) {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw TransportFailure(-1, "the connection is closed");
+    works_.push_back(work);
+  }
+  void remove(const std::vector<c10::intrusive_ptr<c10d::Work>>& works) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& work : works) std::erase(works_, work);
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (const auto& work : works_) work->abort();
+  }
+  bool closed() const {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  bool closed_ = false;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+};
+
+class GlooPending : public Pending {
+ public:
+  explicit GlooPending(std::shared_ptr<Register> open) : open_(std::move(open)) {}
+  ~GlooPending() override {
+    // Left over after a failure elsewhere: nothing may touch our buffers any more.
+    for (size_t i = waited_; i < works_.size(); ++i) works_[i]->abort();
+    open_->remove(works_);
+  }
+
+  void add(int peer, c10::intrusive_ptr<c10d::Work> work) {
+    peers_.push_back(peer);
+    works_.push_back(work);
+    open_->add(work);
+  }
+
+  void wait(Clock::time_point deadline) override {
+    for (; waited_ < works_.size(); ++waited_) {
+      bool sent = false;
+      try {
+        sent = works_[waited_]->wait(left_until(deadline));
+      } catch (const std::exception& error) {
+        throw TransportFailure(peers_[waited_], first_line(error.what()));
+      }
+      if (!sent) throw TransportFailure(peers_[waited_], "the operation was aborted");
+    }
+  }
+
+ private:
+  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+  std::shared_ptr<Register> open_;
+  std::vector<int> peers_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  size_t waited_ = 0;
+};
+
+class GlooTransport : public Transport {
+ public:
+  GlooTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string address,
+                std::chrono::milliseconds timeout)
+      : store_(std::move(store)), rank_(rank), size_(size), address_(std::move(address)), timeout_(timeout) {
+    auto options = ProcessGroupGloo::Options::create(timeout);
+    options->threads = 1;  // only the ring runs on them
+    options->devices.push_back(is_interface(address_) ? ProcessGroupGloo::createDeviceForInterface(address_)
+                                                      : ProcessGroupGloo::createDeviceForHostname(address_));
+    group_ = c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank, size,
+                                                   std::move(options));
+  }
+
+  std::string name() const override { return "gloo"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
+                                 uint32_t channel) override {
+    const auto group = open_group();
+    auto pending = std::make_unique<GlooPending>(open_);
+    for (const auto& [peer, tensor] : receives) {
+      std::vector<at::Tensor> tensors{tensor};
+      pending->add(peer, attempt(peer, [&, p = peer] { return group->recv(tensors, p, static_cast<int>(channel)); }));
+    }
+    for (const auto& [peer, tensor] : sends) {
+      std::vector<at::Tensor> tensors{tensor};
+      pending->add(peer, attempt(peer, [&, p = peer] { return group->send(tensors, p, static_cast<int>(channel)); }));
+    }
+    return pending;
+  }
+
+  bool ring_all_reduce(const at::Tensor& flat, ReduceOp op, Clock::time_point deadline) override {
+    // A bool is a byte that is 0 or 1: "or" is its maximum, "and" its minimum.
+    std::vector<at::Tensor> tensors{flat.scalar_type() == at::kBool ? flat.view(at::kByte) : flat};
+    c10d::AllreduceOptions options;
+    options.timeout = left_until(deadline);
+    const bool either = flat.scalar_type() == at::kBool && op == ReduceOp::sum;
+    options.reduceOp = op == ReduceOp::min             ? c10d::ReduceOp::MIN
+                       : op == ReduceOp::max || either ? c10d::ReduceOp::MAX
+                                                       : c10d::ReduceOp::SUM;
+    attempt(-1, [&] {
+      auto work = open_group()->allreduce(tensors, options);
+      work->wait(left_until(deadline));
+      return work;
+    });
+    if (op == ReduceOp::mean) flat.div_(size_);
+    return true;
+  }
+
+  std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
+    const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_);
+    return std::make_shared<GlooTransport>(store, rank, static_cast<int>(members.size()), address_, timeout_);
+  }
+
+  int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
+    return ask_witnesses(store_, rank_, size_, suspect, patience);
+  }
+
+  void close() noexcept override {
+    open_->close();
+    // Destroying the process group closes its sockets, which is how the peers notice; whoever still holds it has a
+    // copy of the pointer and is about to fail.
+    c10::intrusive_ptr<ProcessGroupGloo> group;
+    const std::lock_guard lock(mutex_);
+    group.swap(group_);
+  }
+
+ private:
+  c10::intrusive_ptr<ProcessGroupGloo> open_group() {
+    const std::lock_guard lock(mutex_);
+    if (!group_) throw TransportFailure(-1, "the connection is closed");
+    return group_;
+  }
+
+  template <class Start>
+  static c10::intrusive_ptr<c10d::Work> attempt(int peer, const Start& start) {
+    try {
+      return start();
+    } catch (const TransportFailure&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw TransportFailure(peer, error.what());
+    }
+  }
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const int rank_;
+  const int size_;
+  const std::string address_;
+  const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<Register> open_ = std::make_shared<Register>();
+  std::mutex mutex_;
+  c10::intrusive_ptr<ProcessGroupGloo> group_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               const std::string& address, std::chrono::milliseconds timeout) {
+  return std::make_shared<GlooTransport>(store, rank, size, address, timeout);
+}
+
+bool has_gloo() { return true; }
+
+}  // namespace lockstep::comm

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/executor.h"
+
+#include <algorithm>
+
+#include "lockstep/comm/error.h"
+
+namespace lockstep::comm {
+
+// Owned by the queue and by the Works; it outlives its executor in the latter.
+class Executor::Task : public WorkState, public std::enable_shared_from_this<Executor::Task> {
+ public:
+  Task(Executor& executor, std::function<void()> run, Clock::time_point deadline)
+      : executor_(&executor), run_(std::move(run)), deadline_(deadline) {}
+
+  bool done() override {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+
+  bool wait_until(Clock::time_point until) override {
+    // Running it here takes until the task's own deadline in the worst case: only where the caller has that long.
+    if (until >= deadline_) {
+      std::unique_lock lock(mutex_);
+      Executor* executor = executor_;
+      if (executor != nullptr && !ended_ && executor->claim(*this)) {
+        lock.unlock();
+        executor->run(*this);
+      }
+    }
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_until(lock, until, [&] { return ended_; })) return false;
+    if (error_) std::rethrow_exception(error_);
+    return true;
+  }
+
+ private:
+  friend class Executor;
+  Executor* executor_;  // null once it has ended
+  std::function<void()> run_;
+  const Clock::time_point deadline_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::exception_ptr error_;
+};
+
+std::shared_ptr<WorkState> Executor::post(std::function<void()> run, Clock::time_point deadline) {
+  auto task = std::make_shared<Task>(*this, std::move(run), deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(task);
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  }
+  changed_.notify_one();
+  return task;
+}
+
+bool Executor::claim(Task& task) {
+  const std::lock_guard lock(mutex_);
+  if (mode_ == Mode::in_order && (running_ > 0 || queue_.empty() || queue_.front().get() != &task)) return false;
+  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& other) { return other.get() == &task; });
+  if (found == queue_.end()) return false;
+  queue_.erase(found);
+  ++running_;
+  return true;
+}
+
+void Executor::run(Task& task) {
+  std::exception_ptr error;
+  try {
+    task.run_();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    --running_;
+    changed_.notify_all();  // under the lock: the executor may be gone right after it
+  }
+  finish(task, error);
+}
+
+void Executor::finish(Task& task, std::exception_ptr error) {
+  {
+    const std::lock_guard lock(task.mutex_);
+    task.ended_ = true;
+    task.error_ = std::move(error);
+    task.executor_ = nullptr;
+    task.run_ = {};  // lets go of the tensors
+  }
+  task.changed_.notify_all();
+}
+
+void Executor::work() {
+  for (;;) {
+    std::shared_ptr<Task> task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] {
+        return closing_ || (!queue_.empty() && (mode_ == Mode::any_order || running_ == 0));
+      });
+      if (closing_) return;
+      task = queue_.front();
+      queue_.pop_front();
+      ++running_;
+    }
+    run(*task);
+  }
+}
+
+Executor::~Executor() {
+  std::deque<std::shared_ptr<Task>> dropped;
+  {
+    std::unique_lock lock(mutex_);
+    closing_ = true;
+    dropped.swap(queue_);
+  }
+  changed_.notify_all();
+  const auto error = std::make_exception_ptr(CommError(-1, "wait", 0, "wait: the group was destroyed before this operation began"));
+  for (const auto& task : dropped) finish(*task, error);
+  if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return running_ == 0; });
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/transport_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "comm/transport/algorithms.h"
+#include "comm/transport/executor.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+bool debug_mode() {
+  const char* text = std::getenv("LOCKSTEP_DEBUG");
+  return text != nullptr && *text != '\0' && *text != '0';
+}
+
+// What a rank keeps back of an operation's timeout to find out, together with the others, who did not come.
+std::chrono::milliseconds patience(std::chrono::milliseconds timeout) {
+  return std::min(timeout / 4, std::chrono::milliseconds(1000));
+}
+
+class TransportBackend : public Backend {
+ public:
+  TransportBackend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout)
+      : transport_(std::move(transport)), timeout_(timeout), debug_(debug_mode()) {}
+
+  ~TransportBackend() override { transport_->close(); }
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  std::string name() const override { return transport_->name(); }
+  std::chrono::milliseconds timeout() const override { return timeout_; }
+
+  std::shared_ptr<WorkState> post(Call call) override {
+    const auto start = Clock::now();
+    const auto deadline = start + call.timeout;
+    if (call.kind == Kind::send || call.kind == Kind::recv) return post_message(call, start);
+    return collectives_.post(
+        [this, start, call = std::move(call)] {
+          guarded(call, start, [&](Clock::time_point until) {
+            if (debug_ && size() > 1)
+              if (const auto mismatch = compare_signatures(*transport_, call, until))
+                throw CommError(mismatch->rank, name_of(call.kind), seconds_since(start), mismatch->message);
+            run_collective(*transport_, call, until);
+          });
+        },
+        deadline);
+  }
+
+  std::shared_ptr<Backend> subgroup(const std::vector<int>& members, int number) override {
+    return make_transport_backend(transport_->subgroup(members, number), timeout_);
+  }
+
+  void abort(const std::string& reason) noexcept override { break_group(reason); }
+
+ private:
+  // A message is under way as soon as it is posted; only waiting for it is a task.
+  std::shared_ptr<WorkState> post_message(const Call& call, Clock::time_point start) {
+    require(call.peer != rank(), name_of(call.kind), "the other rank is this rank ", rank(), ", expected another");
+    require(0 <= call.tag && call.tag < 1 << 30, name_of(call.kind), "tag is ", call.tag, ", expected 0 to 2^30 - 1");
+    const bool sends = call.kind == Kind::send;
+    const std::vector<Message> message{{call.peer, (sends ? call.inputs : call.outputs)[0].flatten()}};
+    std::shared_ptr<Pending> pending;
+    if (message[0].tensor.numel() > 0) {
+      guarded(call, start, [&](Clock::time_point) {
+        const std::span<const Message> none;
+        pending = transport_->start(sends ? message : none, sends ? none : message, 2 * call.tag + 1);
+      });
+    }
+    return messages_.post(
+        [this, start, call, pending] {
+          guarded(call, start, [&](Clock::time_point until) {
+            if (pending) pending->wait(until);
+          });
+        },
+        start + call.timeout);
+  }
+
+  // Runs part of an operation; a failure breaks the group and comes out as a CommError that names who is to blame.
+  void guarded(const Call& call, Clock::time_point start, const std::function<void(Clock::time_point)>& body) {
+    const std::string what = name_of(call.kind);
+    if (const std::string reason = broken(); !reason.empty())
+      throw CommError(-1, what, seconds_since(start), broken_message(what, reason));
+    const auto spare = patience(call.timeout);
+    try {
+      body(start + call.timeout - spare);
+    } catch (const TransportFailure& failure) {
+      const double seconds = seconds_since(start);
+      transport_->close();  // at once, so that the peers fail too and can say so
+      const int culprit = transport_->find_culprit(failure.peer, spare);
+      const std::string message = text(what, ": ", explain(culprit), " (after ", seconds, " s; ", failure.what(), ")");
+      break_group(message);
+      throw CommError(culprit, what, seconds_since(start), message);
+    } catch (const CommError& error) {
+      break_group(error.what());
+      throw;
+    }
+  }
+
+  std::string explain(int culprit) const {
+    if (const std::string reason = broken(); !reason.empty()) return text("the group was aborted: ", reason);
+    if (culprit < 0) return "a peer failed";
+    if (culprit == rank()) return "the others gave up waiting for this rank";
+    return text("rank ", culprit, " died, stalled or did not come");
+  }
+
+  std::string broken() const {
+    const std::lock_guard lock(mutex_);
+    return broken_;
+  }
+
+  // Closing the transport lets the peers notice at once.
+  void break_group(const std::string& reason) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      if (broken_.empty()) broken_ = reason.empty() ? "aborted" : reason;
+    }
+    transport_->close();
+  }
+
+  const std::shared_ptr<Transport> transport_;
+  const std::chrono::milliseconds timeout_;
+  const bool debug_;
+  mutable std::mutex mutex_;
+  std::string broken_;  // why, once it is
+  // Last, so that they are destroyed first, while what their tasks use is still there.
+  Executor collectives_{Executor::Mode::in_order};
+  Executor messages_{Executor::Mode::any_order};
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout) {
+  return std::make_shared<TransportBackend>(std::move(transport), timeout);
+}
+
+}  // namespace lockstep::comm
