@@ -6,20 +6,19 @@
 #include <gmock/gmock.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/collective_checks.h"
+#include "comm/expect_failure.h"
 #include "comm/transport/transport_backend.h"
 #include "lockstep/comm/group.h"
-#include "support/processes.h"
 #include "support/threads.h"
 
 namespace lockstep::comm {
 namespace {
 
-using lockstep::testing::Processes;
 using std::chrono::milliseconds;
 using testing::contribution;
+using testing::expect_failure;
 
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
@@ -36,46 +35,6 @@ void run_threads(int size, const std::function<void(const Group&)>& body, millis
   lockstep::testing::run_threads(size, [&](int rank) { body(gloo_group(store, rank, size, timeout)); });
 }
 
-// Ranks as processes; the store lives in this one, so that it survives them.
-class Store {
- public:
-  Store() {
-    at::set_num_threads(1);
-    c10d::TCPStoreOptions options;
-    options.port = 0;
-    options.isServer = true;
-    options.waitWorkers = false;
-    server_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  }
-  c10::intrusive_ptr<c10d::Store> client() const {
-    c10d::TCPStoreOptions options;
-    options.port = server_->getPort();
-    options.waitWorkers = false;
-    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  }
-
- private:
-  c10::intrusive_ptr<c10d::TCPStore> server_;
-};
-
-void check(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
-
-// Waits for the work and checks that it fails within `seconds` and blames this rank.
-void expect_failure(const std::function<void()>& body, int culprit, double seconds) {
-  const auto start = Clock::now();
-  try {
-    body();
-  } catch (const CommError& error) {
-    const double took = std::chrono::duration<double>(Clock::now() - start).count();
-    check(error.rank() == culprit, "expected to blame rank " + std::to_string(culprit) + ", got: " + error.what());
-    check(took < seconds, "took " + std::to_string(took) + " s");
-    return;
-  }
-  throw std::runtime_error("expected a CommError");
-}
-
 class GlooRanks : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, GlooRanks, ::testing::Values(1, 2, 3, 4, 7, 8));
 
@@ -84,17 +43,6 @@ TEST_P(GlooRanks, EveryCollectiveGivesWhatItsDefinitionSays) {
   // The longest length where it is quick; piecewise transfers are the same for any number of ranks.
   const int64_t longest = GetParam() <= 3 ? 1 << 20 : 4096;
   run_threads(GetParam(), [&](const Group& group) { testing::check_everything(group, longest); });
-}
-
-TEST(Gloo, EveryCollectiveWorksBetweenProcesses) {
-  SKIP_WITHOUT_GLOO();
-  const Store store;
-  Processes processes(3, [&](int rank) {
-    const Group group = gloo_group(store.client(), rank, 3, milliseconds(30000));
-    testing::check_everything(group, 4096);
-    group.finish();
-  });
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0);
 }
 
 TEST(Gloo, AManyPieceSumIsCanonical) {
@@ -113,34 +61,6 @@ TEST(Gloo, WorksOverIPv6) {
   lockstep::testing::run_threads(2, [&](int rank) {
     testing::check_all_reduce(gloo_group(store, rank, 2, milliseconds(20000), "::1"), 1000, at::kFloat);
   });
-}
-
-TEST(Gloo, AKilledRankIsNamedByAllOthers) {
-  SKIP_WITHOUT_GLOO();
-  const Store store;
-  Processes processes(4, [&](int rank) {
-    const Group group = gloo_group(store.client(), rank, 4, milliseconds(20000));
-    auto tensor = contribution(rank, 1 << 20, at::kFloat);
-    group.all_reduce(tensor).wait();
-    if (rank == 2) raise(SIGKILL);
-    expect_failure([&] { group.all_reduce(tensor).wait(); }, 2, 10);
-    expect_failure([&] { group.barrier().wait(); }, -1, 1);  // broken: at once
-  });
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(processes.wait(rank), rank == 2 ? 128 + SIGKILL : 0) << rank;
-}
-
-TEST(Gloo, AStoppedRankIsNamedWithinTheTimeout) {
-  SKIP_WITHOUT_GLOO();
-  const Store store;
-  Processes processes(3, [&](int rank) {
-    const Group group = gloo_group(store.client(), rank, 3, milliseconds(20000));
-    auto tensor = contribution(rank, 100000, at::kFloat);
-    group.all_reduce(tensor).wait();
-    if (rank == 1) raise(SIGSTOP);
-    expect_failure([&] { group.all_reduce(tensor, ReduceOp::sum, {.timeout = milliseconds(3000)}).wait(); }, 1, 3.5);
-  });
-  EXPECT_EQ(processes.wait(0), 0);
-  EXPECT_EQ(processes.wait(2), 0);
 }
 
 TEST(Gloo, ARankThatDoesNotComeIsNamedAndLearnsOfIt) {

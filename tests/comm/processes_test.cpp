@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as real processes. This program starts no thread before it forks: a child must not inherit a lock that a
+// thread of its parent held.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "comm/collective_checks.h"
+#include "comm/expect_failure.h"
+#include "comm/gloo/gloo.h"
+#include "comm/transport/transport_backend.h"
+#include "support/processes.h"
+
+namespace lockstep::comm {
+namespace {
+
+using lockstep::testing::Processes;
+using std::chrono::milliseconds;
+using testing::contribution;
+using testing::expect_failure;
+
+#define SKIP_WITHOUT_GLOO() \
+  if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
+
+// A store in a process of its own, which outlives the ranks.
+class Store {
+ public:
+  Store() {
+    at::set_num_threads(1);
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+    server_ = std::make_unique<Processes>(1, [&](int) {
+      c10d::TCPStoreOptions options = client_options(0);
+      options.isServer = true;
+      const c10d::TCPStore store("127.0.0.1", options);
+      const uint16_t port = store.getPort();
+      if (write(ends[1], &port, sizeof port) == sizeof port) pause();
+    });
+    if (read(ends[0], &port_, sizeof port_) != sizeof port_) throw std::runtime_error("the store did not start");
+    close(ends[0]);
+    close(ends[1]);
+  }
+
+  Group group(int rank, int size, milliseconds timeout) const {
+    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", client_options(port_));
+    return Group(make_transport_backend(make_gloo_transport(store, rank, size, "127.0.0.1", timeout), timeout));
+  }
+
+ private:
+  static c10d::TCPStoreOptions client_options(uint16_t port) {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.waitWorkers = false;
+    return options;
+  }
+
+  std::unique_ptr<Processes> server_;
+  uint16_t port_ = 0;
+};
+
+TEST(Processes, EveryCollectiveWorksBetweenProcesses) {
+  SKIP_WITHOUT_GLOO();
+  const Store store;
+  Processes processes(3, [&](int rank) {
+    const Group group = store.group(rank, 3, milliseconds(30000));
+    testing::check_everything(group, 4096);
+    group.finish();
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0);
+}
+
+TEST(Processes, AKilledRankIsNamedByAllOthers) {
+  SKIP_WITHOUT_GLOO();
+  const Store store;
+  Processes processes(4, [&](int rank) {
+    const Group group = store.group(rank, 4, milliseconds(20000));
+    auto tensor = contribution(rank, 1 << 20, at::kFloat);
+    group.all_reduce(tensor).wait();
+    if (rank == 2) raise(SIGKILL);
+    expect_failure([&] { group.all_reduce(tensor).wait(); }, 2, 10);
+    expect_failure([&] { group.barrier().wait(); }, -1, 1);  // broken: at once
+  });
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(processes.wait(rank), rank == 2 ? 128 + SIGKILL : 0) << rank;
+}
+
+TEST(Processes, AStoppedRankIsNamedWithinTheTimeout) {
+  SKIP_WITHOUT_GLOO();
+  const Store store;
+  Processes processes(3, [&](int rank) {
+    const Group group = store.group(rank, 3, milliseconds(20000));
+    auto tensor = contribution(rank, 100000, at::kFloat);
+    group.all_reduce(tensor).wait();
+    if (rank == 1) raise(SIGSTOP);
+    expect_failure([&] { group.all_reduce(tensor, ReduceOp::sum, {.timeout = milliseconds(3000)}).wait(); }, 1, 3.5);
+  });
+  EXPECT_EQ(processes.wait(0), 0);
+  EXPECT_EQ(processes.wait(2), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
