@@ -39,7 +39,9 @@ const char* name_of(ReduceOp op) {
   return names[static_cast<int>(op)];
 }
 
-bool is_reducible(c10::ScalarType dtype) { return reduce_type(dtype).has_value(); }
+bool is_reducible(c10::ScalarType dtype) {
+  return reduce_type(dtype).has_value();
+}
 
 TreeProgram TreeProgram::of_block(int64_t leaves, Span block) {
   std::vector<Span> nodes;

@@ -12,7 +12,7 @@ namespace {
 
 // A sum written as text shows the order of its additions: (0+1)+2 is not 0+(1+2).
 struct Write {
-  void operator()(std::string& left, std::string&& right) const { left = "(" + left + "+" + right + ")"; }
+  void operator()(std::string& left, std::string&& right) const { left = text("(", left, "+", right, ")"); }
 };
 using Writer = TreeAccumulator<std::string, Write>;
 
@@ -21,7 +21,7 @@ std::string definition(int64_t begin, int64_t end) {
   if (end - begin == 1) return std::to_string(begin);
   int64_t half = 1;
   while (half * 2 < end - begin) half *= 2;
-  return "(" + definition(begin, begin + half) + "+" + definition(begin + half, end) + ")";
+  return text("(", definition(begin, begin + half), "+", definition(begin + half, end), ")");
 }
 
 void push_leaves(Writer& writer, Span block) {

@@ -84,7 +84,9 @@ struct Bool {
 
 struct Sum {
   template <class T>
-  static auto of(typename T::Value a, typename T::Value b) { return a + b; }
+  static auto of(typename T::Value a, typename T::Value b) {
+    return a + b;
+  }
 };
 template <bool want_less>
 struct Extreme {
@@ -95,22 +97,30 @@ struct Extreme {
     return a != a ? a : (b != b || second ? b : a);
   }
   template <class T>
-  static bool signed_less(typename T::Storage x, typename T::Storage y) { return x < y; }
+  static bool signed_less(typename T::Storage x, typename T::Storage y) {
+    return x < y;
+  }
 };
 
 // The floats that are stored in 16 bits are compared as floats, not as their storage.
 template <bool want_less>
 struct ExtremeFloat {
   template <class T>
-  static float of(float a, float b) { return a != a ? a : (b != b || (want_less ? b < a : a < b) ? b : a); }
+  static float of(float a, float b) {
+    return a != a ? a : (b != b || (want_less ? b < a : a < b) ? b : a);
+  }
 };
 struct Or {
   template <class T>
-  static uint8_t of(uint8_t a, uint8_t b) { return a | b; }
+  static uint8_t of(uint8_t a, uint8_t b) {
+    return a | b;
+  }
 };
 struct And {
   template <class T>
-  static uint8_t of(uint8_t a, uint8_t b) { return a & b; }
+  static uint8_t of(uint8_t a, uint8_t b) {
+    return a & b;
+  }
 };
 
 // A piece stays in the first-level cache while all sources are added to it.
@@ -169,12 +179,18 @@ void run_kind(const ReduceJob& job) {
 
 void reduce_kernel(const ReduceJob& job) {
   switch (job.type) {
-    case ReduceType::f32: return run_kind<Float, ExtremeFloat<true>, ExtremeFloat<false>>(job);
-    case ReduceType::f64: return run_kind<Double, Extreme<true>, Extreme<false>>(job);
-    case ReduceType::f16: return run_kind<Half, ExtremeFloat<true>, ExtremeFloat<false>>(job);
-    case ReduceType::bf16: return run_kind<BFloat16, ExtremeFloat<true>, ExtremeFloat<false>>(job);
-    case ReduceType::i32: return run_kind<Int32, Extreme<true>, Extreme<false>>(job);
-    case ReduceType::i64: return run_kind<Int64, Extreme<true>, Extreme<false>>(job);
+    case ReduceType::f32:
+      return run_kind<Float, ExtremeFloat<true>, ExtremeFloat<false>>(job);
+    case ReduceType::f64:
+      return run_kind<Double, Extreme<true>, Extreme<false>>(job);
+    case ReduceType::f16:
+      return run_kind<Half, ExtremeFloat<true>, ExtremeFloat<false>>(job);
+    case ReduceType::bf16:
+      return run_kind<BFloat16, ExtremeFloat<true>, ExtremeFloat<false>>(job);
+    case ReduceType::i32:
+      return run_kind<Int32, Extreme<true>, Extreme<false>>(job);
+    case ReduceType::i64:
+      return run_kind<Int64, Extreme<true>, Extreme<false>>(job);
     case ReduceType::boolean:
       if (job.kind == ReduceKind::min) return run<Bool, And>(job);
       return run<Bool, Or>(job);

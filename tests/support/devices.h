@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests that run on every device are parameterised over its kind: `INSTANTIATE_TEST_SUITE_P(On, Suite, every_device(),
+// device_name)`, with SKIP_WITHOUT_DEVICE() as the first line of a test. The CUDA twin skips, by name, where there is
+// no CUDA device.
+#pragma once
+
+#include <ATen/Context.h>
+#include <c10/core/Device.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lockstep {
+
+inline auto every_device() {
+  return testing::Values(c10::Device(c10::kCPU), c10::Device(c10::kCUDA, 0));
+}
+
+inline std::string device_name(const testing::TestParamInfo<c10::Device>& info) {
+  return c10::DeviceTypeName(info.param.type(), /*lower_case=*/true);
+}
+
+}  // namespace lockstep
+
+#define SKIP_WITHOUT_DEVICE() \
+  if (GetParam().is_cuda() && at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device here"
