@@ -42,8 +42,9 @@ if(TARGET lockstep)
   install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
-configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in"
-                              "${PROJECT_BINARY_DIR}/lockstepConfig.cmake" INSTALL_DESTINATION "${_lockstep_config_folder}")
+configure_package_config_file(
+  "${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in" "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
+  INSTALL_DESTINATION "${_lockstep_config_folder}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake" "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/LockstepTorch.cmake" DESTINATION "${_lockstep_config_folder}")
