@@ -15,11 +15,7 @@ if(LOCKSTEP_CUDA)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
-    lockstep_import_torch_library(c10_cuda libc10_cuda.so)
-    lockstep_import_torch_library(torch_cuda_library libtorch_cuda.so)
-    add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
-    target_link_libraries(lockstep::torch_cuda INTERFACE lockstep::torch lockstep::torch_cuda_library
-                                                         lockstep::c10_cuda CUDA::cudart)
+    lockstep_import_torch_cuda()
     # NCCL's header comes with the toolkit or with torch's own dependencies.
     find_path(LOCKSTEP_NCCL_INCLUDE nccl.h
               HINTS ${CUDAToolkit_INCLUDE_DIRS} "${LOCKSTEP_TORCH}/../nvidia/nccl/include")

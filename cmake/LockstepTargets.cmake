@@ -8,7 +8,8 @@ target_compile_options(
   lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fpch-preprocess;-Wall;-Wextra;-Wno-unknown-pragmas>
                            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LOCKSTEP_WERROR}>>:-Werror>)
 if(LOCKSTEP_SANITIZE)
-  target_compile_options(lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_SANITIZE};-fno-omit-frame-pointer;-g1>)
+  target_compile_options(
+    lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_SANITIZE};-fno-omit-frame-pointer;-g1>)
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 if(LOCKSTEP_COVERAGE)
@@ -34,7 +35,7 @@ function(lockstep_layer)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PUBLIC lockstep::torch ${ARG_USES})
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_flags> $<BUILD_INTERFACE:${ARG_PRIVATE_USES}>)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_flags> ${ARG_PRIVATE_USES})
   if(NOT ARG_NO_PCH)
     target_precompile_headers(${target} REUSE_FROM lockstep_pch)
   endif()

@@ -13,8 +13,7 @@ if(NOT LOCKSTEP_TORCH AND DEFINED ENV{LOCKSTEP_TORCH})
   set(LOCKSTEP_TORCH "$ENV{LOCKSTEP_TORCH}")
 endif()
 if(NOT LOCKSTEP_TORCH)
-  file(GLOB _lockstep_torch_found "${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/torch")
-  list(GET _lockstep_torch_found 0 LOCKSTEP_TORCH)
+  file(GLOB LOCKSTEP_TORCH "${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/torch")
 endif()
 if(NOT EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "lockstep: no libtorch in '${LOCKSTEP_TORCH}' (expected lib/libtorch_cpu.so there). "
@@ -45,3 +44,15 @@ target_include_directories(lockstep::torch SYSTEM INTERFACE "${LOCKSTEP_TORCH}/i
 target_link_libraries(lockstep::torch INTERFACE lockstep::torch_cpu lockstep::c10)
 # libtorch's own dependencies (CUDA's runtime among them) are found by its rpath when the program runs.
 target_link_options(lockstep::torch INTERFACE "LINKER:--allow-shlib-undefined")
+
+# The CUDA half, for those who have found CUDAToolkit: lockstep::torch_cuda.
+function(lockstep_import_torch_cuda)
+  if(TARGET lockstep::torch_cuda)
+    return()
+  endif()
+  lockstep_import_torch_library(c10_cuda libc10_cuda.so)
+  lockstep_import_torch_library(torch_cuda_library libtorch_cuda.so)
+  add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(lockstep::torch_cuda INTERFACE lockstep::torch lockstep::torch_cuda_library lockstep::c10_cuda
+                                                       CUDA::cudart)
+endfunction()

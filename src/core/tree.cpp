@@ -27,7 +27,7 @@ std::vector<Span> block_nodes(int64_t leaves, Span block) {
   return nodes;
 }
 
-Placement::Placement(std::vector<int64_t> counts) {
+Placement::Placement(const std::vector<int64_t>& counts) {
   for (int64_t count : counts) {
     require(count >= 0, "Placement", "a process has ", count, " replicas, expected 0 or more");
     begins_.push_back(begins_.back() + count);

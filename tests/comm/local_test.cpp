@@ -140,7 +140,7 @@ TEST(Local, DifferentCallsAreAnErrorThatNamesBoth) {
   expect_mismatch([](const Group& g) { g.rank() ? g.send(at::ones({3}), 0).wait() : g.recv(at::ones({2}), 1).wait(); },
                   "send(Float[3]", "recv(Float[2]");
   const std::vector<int64_t> one{1, 1}, two{2, 0};
-  expect_mismatch([&](const Group& g) { g.all_to_all(at::ones({2}), at::zeros({2}), g.rank() ? one : one, g.rank() ? two : one).wait(); },
+  expect_mismatch([&](const Group& g) { g.all_to_all(at::ones({2}), at::zeros({2}), one, g.rank() ? two : one).wait(); },
                   "all_to_all: rank 1 sends", "elements to rank");
 }
 

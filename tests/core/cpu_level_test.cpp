@@ -50,7 +50,7 @@ TEST(CpuLevel, AskingForMoreThanTheCpuHasIsAnErrorThatSaysWhatItHas) {
   EXPECT_EQ(message_of("avx512", CpuLevel::avx2),
             "LOCKSTEP_CPU_LEVEL: got avx512, expected at most avx2, the best of this CPU");
   if (best_cpu_level() != CpuLevel::avx512) {
-    EXPECT_THROW(ScopedCpuLevel(CpuLevel::avx512), Error);
+    EXPECT_THROW(ScopedCpuLevel{CpuLevel::avx512}, Error);
   }
 }
 

@@ -68,7 +68,7 @@ std::vector<Span> block_nodes(int64_t leaves, Span block);
 class Placement {
  public:
   Placement() = default;
-  explicit Placement(std::vector<int64_t> counts);
+  explicit Placement(const std::vector<int64_t>& counts);
 
   /// Blocks of `replicas` over `processes` whose sizes differ by at most one (the first ones are larger).
   static Placement even(int64_t replicas, int64_t processes);

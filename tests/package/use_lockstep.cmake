@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds and runs examples/use_from_cmake in a folder of its own, against the installed package or the source tree.
+
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+set(folder "${LOCKSTEP_BUILD}/tests/package/${WAY}")
+set(arguments -G Ninja -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_COMPILER=${COMPILER} -D
+              CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+
+if(WAY STREQUAL "find_package")
+  # Started from nothing, so that a header that is no longer installed is missed.
+  file(REMOVE_RECURSE "${folder}")
+  run(${CMAKE_COMMAND} --install "${LOCKSTEP_BUILD}" --prefix "${folder}/prefix")
+  list(APPEND arguments -D CMAKE_PREFIX_PATH=${folder}/prefix)
+else()
+  # Kept from run to run: what did not change is not compiled again.
+  list(APPEND arguments -D LOCKSTEP_SOURCE=${LOCKSTEP_SOURCE} -D LOCKSTEP_TORCH=${LOCKSTEP_TORCH} -D LOCKSTEP_CUDA=OFF
+       -D LOCKSTEP_MPI=OFF)
+endif()
+
+run(${CMAKE_COMMAND} -S "${LOCKSTEP_SOURCE}/examples/use_from_cmake" -B "${folder}/build" ${arguments})
+run(${CMAKE_COMMAND} --build "${folder}/build" --target use_lockstep)
+run("${folder}/build/use_lockstep")

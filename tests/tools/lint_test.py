@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of ./dev lint find what they are there for: each is shown a planted mistake."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "lint"))
+sys.dont_write_bytecode = True
+
+import layers  # noqa: E402
+import text  # noqa: E402
+
+LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+def project(contents: dict[str, str]) -> tempfile.TemporaryDirectory:
+    """A project of these files, known to git."""
+    folder = tempfile.TemporaryDirectory()
+    subprocess.run(["git", "init", "-q"], cwd=folder.name, check=True)
+    for name, content in contents.items():
+        path = pathlib.Path(folder.name) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return folder
+
+
+class Layers(unittest.TestCase):
+    def problems(self, contents: dict[str, str]) -> list[str]:
+        with project(contents) as folder:
+            return layers.check(pathlib.Path(folder))
+
+    def test_an_include_against_the_direction_is_found_with_its_line(self):
+        found = self.problems({"include/lockstep/core/tree.h": LICENCE + '#include "lockstep/comm/group.h"\n'})
+        self.assertEqual(len(found), 1)
+        self.assertIn("include/lockstep/core/tree.h:2: core includes lockstep/comm/group.h of comm", found[0])
+
+    def test_an_include_between_layers_that_stand_side_by_side_is_found(self):
+        self.assertEqual(len(self.problems({"src/sparse/map.cpp": '#include "lockstep/comm/group.h"\n'})), 1)
+        self.assertEqual(len(self.problems({"tests/data/order_test.cpp": '#include "lockstep/parallel/team.h"\n'})), 1)
+
+    def test_angle_brackets_hide_nothing(self):
+        self.assertEqual(len(self.problems({"src/core/tree.cpp": "#include <lockstep/comm/group.h>\n"})), 1)
+
+    def test_a_layer_sees_all_that_it_stands_on(self):
+        lines = "".join(f'#include "lockstep/{layer}/x.h"\n' for layer in layers.USES)
+        self.assertEqual(self.problems({"src/cli/main.cpp": lines}), [])
+
+    def test_a_private_header_stays_in_its_layer(self):
+        self.assertEqual(self.problems({"src/comm/group.cpp": '#include "comm/backend.h"\n'}), [])
+        self.assertEqual(len(self.problems({"src/parallel/team.cpp": '#include "comm/backend.h"\n'})), 1)
+        self.assertEqual(len(self.problems({"include/lockstep/comm/group.h": '#include "comm/backend.h"\n'})), 1)
+
+    def test_the_whole_of_torch_is_kept_out_of_low_public_headers(self):
+        self.assertEqual(len(self.problems({"include/lockstep/comm/group.h": "#include <torch/torch.h>\n"})), 1)
+        self.assertEqual(self.problems({"include/lockstep/train/fit.h": "#include <torch/torch.h>\n"}), [])
+
+    def test_a_link_line_against_the_direction_is_found(self):
+        line = "lockstep_layer(NAME core SOURCES a.cpp USES lockstep::comm lockstep::torch)\n"
+        self.assertEqual(len(self.problems({"src/core/CMakeLists.txt": line})), 1)
+
+    def test_a_folder_that_is_no_layer_is_found(self):
+        self.assertEqual(len(self.problems({"include/lockstep/misc/x.h": LICENCE})), 1)
+
+
+class Text(unittest.TestCase):
+    def test_each_slip_is_found(self):
+        path = pathlib.PurePath("src/core/x.h")
+        good = LICENCE + "#pragma once\n\nint x();\n"
+        self.assertEqual(text.check_file(path, good), [])
+        for bad in (good[len(LICENCE) :], good.replace("#pragma once\n", ""), good + "\n", good[:-1] + " \n", "\t" + good):
+            self.assertEqual(len(text.check_file(path, bad)), 1, bad)
+
+
+class Program(unittest.TestCase):
+    def test_this_project_keeps_its_own_direction(self):
+        self.assertEqual(layers.check(ROOT), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

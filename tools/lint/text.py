@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Licence lines, stray white space, and files that grew too long."""
+
+import pathlib
+import sys
+
+import files
+
+LINES = 400
+CODE = files.CPP | {".py", ".cmake", ".sh"}
+
+
+def is_code(path: pathlib.Path) -> bool:
+    return path.suffix in CODE or path.name in ("CMakeLists.txt", "dev") or path.parent.name == ".ci"
+
+
+def check_file(path: pathlib.PurePath, content: str) -> list[str]:
+    lines = content.split("\n")
+    problems = []
+    if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:2]):
+        problems.append(f"{path}:1: no licence line, expected 'SPDX-License-Identifier: Apache-2.0'")
+    if path.suffix in (".h", ".cuh") and "#pragma once" not in lines[:12]:
+        problems.append(f"{path}:1: no '#pragma once' near its top")
+    for number, line in enumerate(lines, 1):
+        if line != line.rstrip():
+            problems.append(f"{path}:{number}: white space at the end of the line")
+        if "\t" in line:
+            problems.append(f"{path}:{number}: a tab, expected spaces")
+    if not content.endswith("\n") or content.endswith("\n\n"):
+        problems.append(f"{path}:{len(lines)}: expected one line end at the end of the file")
+    return problems
+
+
+def check(root: pathlib.Path) -> list[str]:
+    problems = []
+    for path in filter(is_code, files.project_files(root)):
+        short, content = path.relative_to(root), path.read_text()
+        problems += check_file(short, content)
+        if path.suffix in files.CPP and (length := content.count("\n")) > LINES:
+            print(f"{short}: warning: {length} lines; past {LINES}, split by concept", file=sys.stderr)
+    return problems
