@@ -13,20 +13,21 @@ namespace lockstep::comm {
 
 /// Where this process stands among the processes of its job, as its launcher's environment says.
 struct Environment {
-  std::string launcher;  // "lockstep run", "torchrun", "openmpi", "mpich", "slurm", "none"
+  std::string launcher;  // "lockstep run", "torchrun", "openmpi", "mpich", "slurm", "env" (RANK and its like), "none"
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // among the processes of this host: which device to take
   int local_size = 1;
-  std::string store_host;  // where the store listens; empty for a group of one
-  int store_port = 0;
+  /// Where the store listens. Empty for a group of one, and under mpirun over several hosts without MASTER_ADDR.
+  std::string store_host;
+  int store_port = 0;            // 0 under mpirun on one host: rank 0 takes a port and publishes it in a file
   bool store_is_served = false;  // the launcher serves the store; else rank 0 does
-  std::string job;               // tells jobs on one host apart (where the launcher names them)
+  std::string job;               // tells jobs on one host apart; the hosts of one job may see different texts
 };
 
 /// Reads the environment that `lockstep run`, torchrun, Kubernetes training operators (PyTorchJob), mpirun (OpenMPI,
-/// MPICH) and srun set. None of them: a job of one. Throws Error on a broken environment, naming the variable.
-/// `get` looks up one variable.
+/// MPICH) and srun set. None of them: a job of one. Where they nest, the innermost counts. Throws Error on a broken
+/// environment: variables that are half set, make no sense or contradict each other. `get` looks up one variable.
 Environment read_environment(const std::function<std::optional<std::string>(const std::string&)>& get);
 Environment read_environment();
 

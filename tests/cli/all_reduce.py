@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# A plain torch.distributed program that knows nothing of lockstep.
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+value = torch.full((3,), float(dist.get_rank() + 1))
+dist.all_reduce(value)
+print(f"sum {value.tolist()} of {dist.get_world_size()}", flush=True)
+dist.destroy_process_group()

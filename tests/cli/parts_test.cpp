@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/launcher/output.h"
+#include "cli/nearest.h"
+#include "cli/program.h"
+
+namespace lockstep::cli {
+namespace {
+
+TEST(Lines, AreTheSameHoweverTheyWereCut) {
+  const std::string text = "one\n\ntwo three\r\nfour\rfive\nsix";
+  for (size_t cut = 1; cut <= text.size(); ++cut) {
+    Lines lines("> ");
+    std::string got;
+    for (size_t at = 0; at < text.size(); at += cut) got += lines.feed(std::string_view(text).substr(at, cut));
+    EXPECT_EQ(got, "> one\n> \n> two three\n> five\n") << cut;
+    EXPECT_EQ(lines.finish(), "> six\n") << cut;
+    EXPECT_EQ(lines.finish(), "");
+  }
+}
+
+TEST(Lines, ThatNeverEndAreCut) {
+  Lines lines("> ");
+  const auto got = lines_of(lines.feed(std::string(150'000, 'x')));
+  ASSERT_EQ(got.size(), 2u);
+  for (const auto& line : got) EXPECT_EQ(line, "> " + std::string(65536, 'x'));
+  EXPECT_EQ(lines.finish(), "> " + std::string(150'000 - 2 * 65536, 'x') + "\n");
+}
+
+TEST(DidYouMean, FindsTheNearestNameOrNone) {
+  const std::vector<std::string> names{"run", "info", "selftest"};
+  EXPECT_EQ(did_you_mean("rnu", names), " (did you mean 'run'?)");
+  EXPECT_EQ(did_you_mean("selftst", names), " (did you mean 'selftest'?)");
+  EXPECT_EQ(did_you_mean("inof", names), " (did you mean 'info'?)");
+  EXPECT_EQ(did_you_mean("train", names), "");
+  EXPECT_EQ(did_you_mean("", names), "");
+}
+
+struct Wrong {
+  std::vector<std::string> arguments;
+  const char* message;
+};
+
+TEST(CommandLine, AnswersAMistakeWithOneLineAndExitCode2) {
+  const Wrong cases[] = {
+      {{"rnu"}, "lockstep: unknown command 'rnu', expected one of those in 'lockstep --help' (did you mean 'run'?)\n"},
+      {{"--vresion"}, "lockstep: unknown option '--vresion' (did you mean '--version'?)\n"},
+      {{"run", "-n", "2", "--timout=3"}, "lockstep: run: unknown option '--timout=3' (did you mean '--timeout'?)\n"},
+      {{"run", "-n", "2", "./train"}, "lockstep: run: unexpected argument './train', expected -- before the program\n"},
+      {{"run", "-n", "two", "--", "x"},
+       "lockstep: run: Could not convert: --processes = two (see 'lockstep run --help')\n"},
+      {{"run", "--", "x"}, "lockstep: run: --processes is required (see 'lockstep run --help')\n"},
+      {{"run", "-n", "2"},
+       "lockstep: run: no program, expected one after --, as in 'lockstep run -n 4 -- ./train --lr 0.1'\n"},
+      {{"run", "-n", "0", "--", "x"}, "lockstep: run: -n is 0, expected 1 to 4096 processes\n"},
+      {{"run", "-n", "2", "--timeout", "0", "--", "x"},
+       "lockstep: run: --timeout is 0, expected seconds, more than 0\n"},
+      {{"run", "-n", "2", "--world-size", "4", "--", "x"},
+       "lockstep: run: --world-size is 4 with -n 2, expected --hosts too: the hosts of the run, rank 0's first\n"},
+      {{"run", "-n", "2", "--hosts", "a,b", "--", "x"},
+       "lockstep: run: several hosts without --rank-offset, expected the rank of this host's first process (0 on a)\n"},
+      {{"run", "-n", "2", "--hosts", "a,b", "--rank-offset", "3", "--", "x"},
+       "lockstep: run: --rank-offset is 3, expected 0 to 2 (4 ranks, 2 here)\n"},
+      {{"run", "-n", "2", "--hosts", "a,b", "--rank-offset", "0", "--port", "0", "--", "x"},
+       "lockstep: run: --port is 0, expected 1 to 65535\n"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const auto ended = run_program(arguments);
+    EXPECT_EQ(ended.exit_code, 2) << message;
+    EXPECT_EQ(ended.err, message);
+    EXPECT_EQ(ended.out, "");
+  }
+}
+
+TEST(CommandLine, HelpsWhoAsks) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"}, {"run", "--help"}}) {
+    const auto ended = run_program(arguments);
+    EXPECT_EQ(ended.exit_code, 0);
+    EXPECT_THAT(ended.out, testing::HasSubstr("Usage: lockstep"));
+  }
+  const auto alone = run_program({});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, testing::HasSubstr("Usage: lockstep"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli

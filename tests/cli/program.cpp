@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace lockstep::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// In the child, which has one thread.
+[[noreturn]] void become_program(std::vector<std::string> arguments, const ProgramOptions& options) {
+  for (const auto& [name, value] : options.environment)
+    value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
+  for (int signal : options.ignored_signals) ::signal(signal, SIG_IGN);
+  arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
+  std::vector<char*> pointers;
+  for (auto& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execv(LOCKSTEP_PROGRAM, pointers.data());
+  _exit(99);
+}
+
+}  // namespace
+
+Program::Program(std::vector<std::string> arguments, ProgramOptions options) {
+  if (options.terminal) {
+    process_ = forkpty(&out_fd_, nullptr, nullptr, nullptr);
+    if (process_ == 0) become_program(std::move(arguments), options);
+    in_fd_ = out_fd_;
+    return;
+  }
+  int in[2], out[2], err[2];
+  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) std::abort();
+  process_ = fork();
+  if (process_ == 0) {
+    dup2(in[0], 0);
+    dup2(out[1], 1);
+    dup2(err[1], 2);
+    become_program(std::move(arguments), options);
+  }
+  for (int fd : {in[0], out[1], err[1]}) close(fd);
+  out_fd_ = out[0];
+  err_fd_ = err[0];
+  if (!options.input.empty() && write(in[1], options.input.data(), options.input.size()) < 0) std::abort();
+  close(in[1]);
+}
+
+Program::~Program() {
+  if (process_ > 0) {
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  for (int fd : {out_fd_, err_fd_})
+    if (fd >= 0) close(fd);
+}
+
+void Program::send(int signal) const {
+  kill(process_, signal);
+}
+
+void Program::type(const std::string& keys) const {
+  ASSERT_EQ(write(in_fd_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+}
+
+void Program::stop_reading() {
+  close(out_fd_);
+  out_fd_ = -1;
+}
+
+// False: both outputs have ended.
+bool Program::read_some(std::chrono::milliseconds time) {
+  pollfd ready[] = {{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}};
+  if (out_fd_ < 0 && err_fd_ < 0) return false;
+  if (poll(ready, 2, static_cast<int>(time.count())) <= 0) return true;
+  for (auto [fd, text] : {std::pair(&out_fd_, &out_), {&err_fd_, &err_}}) {
+    if (ready[fd == &err_fd_].revents == 0) continue;
+    char bytes[1 << 16];
+    const ssize_t count = read(*fd, bytes, sizeof bytes);
+    if (count > 0) {
+      text->append(bytes, count);
+    } else {
+      close(*fd);
+      *fd = -1;
+    }
+  }
+  return true;
+}
+
+void Program::wait_for_output(const std::string& text, int times) {
+  const auto end = Clock::now() + std::chrono::seconds(30);
+  const auto found = [&] {
+    int count = 0;
+    for (size_t at = out_.find(text); at != std::string::npos; at = out_.find(text, at + 1)) ++count;
+    return count;
+  };
+  while (found() < times) {
+    const bool more = Clock::now() < end && read_some(std::chrono::milliseconds(100));
+    ASSERT_TRUE(more) << "not " << times << " times '" << text << "' in output:\n" << out_ << "\nerrors:\n" << err_;
+  }
+}
+
+Ended Program::wait() {
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  int status = 0;
+  bool ended = false;
+  while (true) {
+    const bool open = read_some(std::chrono::milliseconds(20));
+    if (!ended) ended = waitpid(process_, &status, WNOHANG) == process_;
+    if (ended && !open) break;
+    // Whoever still holds the pipes is no concern of one who waits for the program; what it wrote itself is read.
+    if (ended && !read_some(std::chrono::milliseconds(200))) break;
+    if (Clock::now() > end) {
+      ADD_FAILURE() << "lockstep did not end within 60 s; output:\n" << out_ << "\nerrors:\n" << err_;
+      kill(process_, SIGKILL);
+      waitpid(process_, &status, 0);
+      break;
+    }
+  }
+  process_ = -1;
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), out_, err_};
+}
+
+Ended run_program(std::vector<std::string> arguments, ProgramOptions options) {
+  return Program(std::move(arguments), std::move(options)).wait();
+}
+
+std::vector<std::string> run_script(std::vector<std::string> run_arguments, const std::string& script) {
+  run_arguments.insert(run_arguments.begin(), "run");
+  for (const char* word : {"--", "sh", "-c"}) run_arguments.push_back(word);
+  run_arguments.push_back(script);
+  return run_arguments;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  for (const auto end = Clock::now() + std::chrono::seconds(30); Clock::now() < end;) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+char state_of(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  if (!std::getline(stat, text)) return 'X';
+  const size_t name_end = text.rfind(')');
+  return name_end + 2 < text.size() ? text[name_end + 2] : 'X';
+}
+
+bool is_alive(pid_t process) {
+  const char state = state_of(process);
+  return state != 'Z' && state != 'X';
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// How a program ended and what it wrote.
+struct Ended {
+  int exit_code = -1;  // 128 + signal where one killed it
+  std::string out;
+  std::string err;
+};
+
+struct ProgramOptions {
+  std::string input = {};                               // its standard input, to its end
+  std::map<std::string, std::string> environment = {};  // on top of ours; an empty value unsets
+  std::vector<int> ignored_signals = {};                // as nohup does
+  bool terminal = false;                                // standard streams are a terminal's; `out` has all
+};
+
+/// The built lockstep program, started by a test; killed when this is destroyed.
+class Program {
+ public:
+  explicit Program(std::vector<std::string> arguments, ProgramOptions options = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  pid_t process() const { return process_; }
+  void send(int signal) const;
+  void type(const std::string& keys) const;
+  /// Reads its output until `out` holds this text so many times. Fails the test after 30 s.
+  void wait_for_output(const std::string& text, int times = 1);
+  /// Reads to the end of its output and waits for it. Fails the test, and kills it, after 60 s.
+  Ended wait();
+  /// Reads no more of its standard output: it sees a closed pipe.
+  void stop_reading();
+  const std::string& out() const { return out_; }
+
+ private:
+  bool read_some(std::chrono::milliseconds time);
+
+  pid_t process_ = -1;
+  int out_fd_ = -1;
+  int err_fd_ = -1;
+  int in_fd_ = -1;
+  std::string out_;
+  std::string err_;
+};
+
+/// `lockstep ARGUMENTS...`, from start to end.
+Ended run_program(std::vector<std::string> arguments, ProgramOptions options = {});
+
+/// `lockstep run RUN_ARGUMENTS... -- sh -c SCRIPT`.
+std::vector<std::string> run_script(std::vector<std::string> run_arguments, const std::string& script);
+
+/// The lines of a text, without their newlines.
+std::vector<std::string> lines_of(const std::string& text);
+
+/// Whether `condition` comes true within 30 s.
+bool eventually(const std::function<bool()>& condition);
+
+/// A process's state as ps shows it ('S', 'T', 'Z', ...); 'X' when there is none.
+char state_of(pid_t process);
+/// Whether a process is there and no zombie.
+bool is_alive(pid_t process);
+
+}  // namespace lockstep::cli
