@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 const char* name_of(Kind kind) {
   constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "gather", "scatter",
-                                   "broadcast",  "all_to_all",     "send",       "recv",   "barrier"};
+                                   "broadcast",  "all_to_all",     "reduce_nodes", "send",  "recv",   "barrier"};
   return names[static_cast<int>(kind)];
 }
 
@@ -24,7 +24,7 @@ void write_tensors(std::ostream& out, const TensorList& tensors) {
   if (tensors.size() > 3) out << ", ... " << tensors.size() << " tensors";
 }
 
-bool is_reduction(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
+bool is_reduction(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce_nodes; }
 
 }  // namespace
 
@@ -46,7 +46,10 @@ std::string signature(const Call& call) {
   if (is_reduction(call.kind)) out << " " << name_of(call.op) << " " << static_cast<int>(call.order);
   // The part that every rank has: a scatter's output, a gather's input. An all_to_all's parts are compared in pairs.
   const TensorList& tensors = call.kind == Kind::scatter ? call.outputs : call.inputs;
+  if (call.placement.processes() > 0) out << " of " << call.placement.replicas();
   for (const auto& tensor : tensors) {
+    // Processes may contribute different numbers of nodes.
+    if (call.placement.processes() > 0 && &tensor != &tensors[0]) break;
     out << " " << tensor.scalar_type() << " " << tensor.device().type();
     if (call.kind != Kind::all_to_all) out << " " << tensor.numel();
   }

@@ -20,6 +20,7 @@ enum class Kind : uint8_t {
   scatter,
   broadcast,
   all_to_all,
+  reduce_nodes,
   send,
   recv,
   barrier
@@ -37,6 +38,11 @@ struct Call {
   Order order = Order::canonical;
   int peer = -1;  // the root, the receiver or the sender
   int tag = 0;
+  // What ranks contribute where they are only a part of the logical replicas: hierarchical groups alone.
+  // reduce_nodes (threads): rank t is replica block.begin + t; the peer's outputs receive the block's maximal nodes.
+  // all_reduce (processes): the inputs are the nodes of this process's block, outputs[0] the result.
+  Placement placement;
+  Span block;
   std::vector<int64_t> input_counts;   // all_to_all: elements for each rank
   std::vector<int64_t> output_counts;  // all_to_all: elements from each rank
   std::chrono::milliseconds timeout{0};
@@ -56,6 +62,8 @@ class Backend {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string name() const = 0;
+  /// Where tensors that lockstep itself sends live: the GPU for a backend that knows no other.
+  virtual at::Device device() const { return at::kCPU; }
   virtual std::chrono::milliseconds timeout() const = 0;
   /// Starts the operation and returns without waiting for other ranks.
   virtual std::shared_ptr<WorkState> post(Call call) = 0;

@@ -241,8 +241,9 @@ Work Group::barrier(CallOptions options) const { return Draft(*backend_, Kind::b
 
 Group Group::split(int color, int key) const {
   const auto mine = at::tensor({static_cast<int64_t>(color), static_cast<int64_t>(key)}, at::kLong);
-  const auto all = at::empty({size(), 2}, at::kLong);
-  all_gather(all, mine).wait();
+  auto all = at::empty({size(), 2}, at::TensorOptions(at::kLong).device(backend_->device()));
+  all_gather(all, mine.to(backend_->device())).wait();
+  all = all.cpu();
   const int number = backend_->splits++;
   if (color < 0) return Group();
   const auto row = all.accessor<int64_t, 2>();

@@ -36,6 +36,8 @@ struct ConnectOptions {
   /// backends().
   std::string backend = "auto";
   std::chrono::milliseconds timeout = default_timeout();
+  /// Tells several groups of one job apart: each connect() of a process takes another name.
+  std::string name = "main";
   /// The network interface of this host, by its address or name; empty takes the one that leads to the store.
   std::string interface;
 };

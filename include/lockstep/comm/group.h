@@ -16,6 +16,8 @@
 namespace lockstep::comm {
 
 class Backend;
+class Group;
+Group hierarchical_group(const Group& threads, const Group& processes);
 
 /// Who decides the order of additions. `canonical`: the balanced tree over ranks, the same bits on every backend and
 /// in every placement. `ring`: the backend's own all-reduce, for speed without the contract.
@@ -99,6 +101,7 @@ class Group {
   void abort(const std::string& reason) const;
 
  private:
+  friend Group hierarchical_group(const Group& threads, const Group& processes);
   std::shared_ptr<Backend> backend_;
 };
 

@@ -199,7 +199,13 @@ class GlooTransport : public Transport {
 
 std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                const std::string& address, std::chrono::milliseconds timeout) {
-  return std::make_shared<GlooTransport>(store, rank, size, address, timeout);
+  try {
+    return std::make_shared<GlooTransport>(store, rank, size, address, timeout);
+  } catch (const std::exception& error) {
+    const std::string why = error.what();
+    throw TransportFailure(-1, text("rank ", rank, " of ", size, " found no way to all others from ", address, " (",
+                                    why.substr(0, why.find('\n')), ")"));
+  }
 }
 
 bool has_gloo() { return true; }

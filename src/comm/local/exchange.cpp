@@ -24,8 +24,9 @@ void pause() {
 
 }  // namespace
 
-bool Exchange::arrive(int slot, Call call) {
+bool Exchange::arrive(int slot, Call call, StreamOrder order) {
   calls_[slot] = std::move(call);
+  orders_[slot] = std::move(order);
   arrived_[slot] = true;
   return ++arrivals_ == ranks_.size();
 }
@@ -53,7 +54,7 @@ void Exchange::start() {
   if (slices_.empty()) return enter(State::done);
   enter(State::running);
   // One small slice is done sooner than another thread wakes up.
-  if (slices_.size() == 1) run_slices();
+  if (slices_.size() == 1 && slices_[0].device < 0) run_slices();
 }
 
 void Exchange::fail(Failure failure) {
@@ -65,17 +66,22 @@ void Exchange::fail(Failure failure) {
 void Exchange::cut() {
   for (size_t j = 0; j < jobs_.size(); ++j) {
     const Job& job = jobs_[j];
-    programs_.push_back(TreeProgram::of_leaves(static_cast<int64_t>(job.sources.size())));
-    const int64_t step = std::max<int64_t>(1, kSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype)));
+    programs_.push_back(job.leaves > 0 ? TreeProgram::of_block(job.leaves, job.block)
+                                       : TreeProgram::of_leaves(static_cast<int64_t>(job.sources.size())));
+    // On GPUs, each destination's device does its part.
+    const auto parts = static_cast<int64_t>(job.devices.size());
+    const int64_t step = parts > 0 ? (job.count + parts - 1) / parts
+                                   : kSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype));
     for (int64_t begin = 0; begin < job.count; begin += step)
-      slices_.push_back({static_cast<int32_t>(j), begin, std::min(step, job.count - begin)});
+      slices_.push_back({static_cast<int32_t>(j), begin, std::min(step, job.count - begin),
+                         parts > 0 ? job.devices[begin / step] : -1});
   }
 }
 
 void Exchange::run(const Slice& slice) const {
   const Job& job = jobs_[slice.job];
   const int64_t offset = slice.begin * static_cast<int64_t>(c10::elementSize(job.dtype));
-  if (job.sources.size() == 1 && job.dtype == at::kByte) {
+  if (slice.device < 0 && job.sources.size() == 1 && job.dtype == at::kByte) {
     for (std::byte* to : job.destinations) std::memcpy(to + offset, job.sources[0] + offset, slice.count);
     return;
   }
@@ -83,14 +89,30 @@ void Exchange::run(const Slice& slice) const {
   std::vector<std::byte*> destinations(job.destinations);
   for (auto& source : sources) source += offset;
   for (auto& destination : destinations) destination += offset;
+  if (slice.device >= 0) return run_on_gpu(slice, sources, destinations);
   reduce(programs_[slice.job], job.op, job.dtype, sources, destinations, slice.count,
          static_cast<int64_t>(job.sources.size()));
+}
+
+void Exchange::run_on_gpu(const Slice& slice, std::span<const std::byte* const> sources,
+                          std::span<std::byte* const> destinations) const {
+  const Job& job = jobs_[slice.job];
+  for (const StreamOrder& order : orders_) order.enter(slice.device);
+  reduce_on_cuda(slice.device, programs_[slice.job], job.op, job.dtype, sources, destinations, slice.count,
+                 static_cast<int64_t>(job.sources.size()));
+  StreamOrder::leave(slice.device);
 }
 
 bool Exchange::run_slices() {
   const auto total = static_cast<int64_t>(slices_.size());
   for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < total;) {
-    run(slices_[i]);
+    try {
+      run(slices_[i]);
+    } catch (const std::exception& error) {  // a GPU that refuses
+      failure_ = Failure{-1, error.what()};
+      enter(State::failed);
+      return true;
+    }
     if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       enter(State::done);
       return true;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/device.h"
 #include "comm/local/plan.h"
 
 namespace lockstep::comm::local {
@@ -27,10 +28,10 @@ class Exchange {
  public:
   /// `ranks`: who takes part, in the order of their slots.
   Exchange(std::vector<int> ranks, bool spin)
-      : ranks_(std::move(ranks)), spin_(spin), calls_(ranks_.size()), arrived_(ranks_.size(), false) {}
+      : ranks_(std::move(ranks)), spin_(spin), calls_(ranks_.size()), orders_(ranks_.size()), arrived_(ranks_.size(), false) {}
 
   /// Adds a call; true for the last one. Guarded by the hub's mutex.
-  bool arrive(int slot, Call call);
+  bool arrive(int slot, Call call, StreamOrder order);
   /// Makes jobs of the calls, and finishes small ones at once. Called once, by the last to arrive, without a lock.
   void start();
 
@@ -54,17 +55,21 @@ class Exchange {
     int32_t job;
     int64_t begin;
     int64_t count;
+    int device;  // -1: the CPU
   };
 
   void cut();
   bool run_slices();
   void run(const Slice& slice) const;
+  void run_on_gpu(const Slice& slice, std::span<const std::byte* const> sources,
+                  std::span<std::byte* const> destinations) const;
   void enter(State state);
   bool sleep_while(State state, Clock::time_point until);
 
   const std::vector<int> ranks_;
   const bool spin_;
   std::vector<Call> calls_;
+  std::vector<StreamOrder> orders_;  // as the calls
   std::vector<bool> arrived_;
   size_t arrivals_ = 0;
 

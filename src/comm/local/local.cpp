@@ -26,11 +26,12 @@ class Hub {
   int size() const { return size_; }
 
   std::shared_ptr<Exchange> post(int rank, const Key& key, Call call) {
+    auto order = StreamOrder::after_current(call);
     std::unique_lock lock(mutex_);
     auto& slot = open_[key];
     if (!slot) slot = std::make_shared<Exchange>(participants(key), spin_);
     const auto exchange = slot;
-    const bool last = exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call));
+    const bool last = exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call), std::move(order));
     if (failure_) {
       exchange->fail(*failure_);
     } else {

@@ -44,6 +44,9 @@ class Planner {
       case Kind::all_to_all:
         all_to_all();
         break;
+      case Kind::reduce_nodes:
+        reduce_nodes();
+        break;
       case Kind::send:
         copy(calls_[0].inputs[0], 0, calls_[1].outputs[0], 0, calls_[0].inputs[0].numel());
         break;
@@ -55,11 +58,17 @@ class Planner {
   }
 
  private:
+  void add(Job job, const TensorList& outputs) {
+    for (const auto& output : outputs)
+      if (output.is_cuda()) job.devices.push_back(output.get_device());
+    jobs_.push_back(std::move(job));
+  }
+
   void copy(const at::Tensor& from, int64_t from_element, const at::Tensor& to, int64_t to_element, int64_t count) {
     const auto* source = data(from, from_element);
     auto* destination = mutable_data(to, to_element);
     if (count > 0 && source != destination)
-      jobs_.push_back({{source}, {destination}, count * static_cast<int64_t>(from.element_size())});
+      add({{source}, {destination}, count * static_cast<int64_t>(from.element_size())}, {to});
   }
 
   void all_reduce() {
@@ -70,15 +79,26 @@ class Planner {
         job.sources.push_back(data(call.inputs[t]));
         job.destinations.push_back(mutable_data(call.outputs[t]));
       }
-      if (job.count > 0) jobs_.push_back(std::move(job));
+      TensorList outputs;
+      for (const Call& call : calls_) outputs.push_back(call.outputs[t]);
+      if (job.count > 0) add(std::move(job), outputs);
     }
+  }
+
+  void reduce_nodes() {
+    const Call& leader = calls_[calls_[0].peer];
+    const at::Tensor& first = leader.inputs[0];
+    Job job{{}, {}, first.numel(), first.scalar_type(), leader.op, leader.placement.replicas(), leader.block};
+    for (const Call& call : calls_) job.sources.push_back(data(call.inputs[0]));
+    for (const auto& node : leader.outputs) job.destinations.push_back(mutable_data(node));
+    if (job.count > 0) add(std::move(job), leader.outputs);
   }
 
   void reduce_part(int to) {
     const at::Tensor& output = calls_[to].outputs[0];
     Job job{{}, {mutable_data(output)}, output.numel(), output.scalar_type(), calls_[0].op};
     for (const Call& call : calls_) job.sources.push_back(data(call.inputs[0], to * output.numel()));
-    if (job.count > 0) jobs_.push_back(std::move(job));
+    if (job.count > 0) add(std::move(job), {output});
   }
 
   void gather_to(int to, size_t t) {
@@ -100,9 +120,13 @@ class Planner {
     for (size_t t = 0; t < root.inputs.size(); ++t) {
       const at::Tensor& from = root.inputs[t];
       Job job{{data(from)}, {}, static_cast<int64_t>(from.nbytes())};
-      for (const Call& call : calls_)
-        if (&call != &root) job.destinations.push_back(mutable_data(call.outputs[t]));
-      if (job.count > 0 && size_ > 1) jobs_.push_back(std::move(job));
+      TensorList outputs;
+      for (const Call& call : calls_) {
+        if (&call == &root) continue;
+        outputs.push_back(call.outputs[t]);
+        job.destinations.push_back(mutable_data(outputs.back()));
+      }
+      if (job.count > 0 && size_ > 1) add(std::move(job), outputs);
     }
   }
 

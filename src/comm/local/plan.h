@@ -18,6 +18,9 @@ struct Job {
   int64_t count = 0;  // elements
   at::ScalarType dtype = at::kByte;
   ReduceOp op = ReduceOp::sum;
+  int64_t leaves = 0;  // of the tree, where the sources are only a block of it
+  Span block = {};
+  std::vector<int> devices = {};  // the GPU of each destination; empty on the CPU
 };
 
 /// What is to be done once all ranks have posted: the calls of ranks 0 to size - 1 (of the sender and the receiver

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "comm/device.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::comm {
@@ -37,9 +38,10 @@ class Collective {
         return all_to_all();
       case Kind::barrier:
         return barrier();
+      case Kind::reduce_nodes:
       case Kind::send:
       case Kind::recv:
-        LOCKSTEP_ASSERT(!"a message is no collective");
+        LOCKSTEP_ASSERT(!"no collective between processes");
     }
   }
 
@@ -60,6 +62,8 @@ class Collective {
 
   // A list is joined by dtype, so that it costs one round; a single tensor is worked on where it is.
   void all_reduce() {
+    if (call_.placement.processes() > 0)
+      return canonical_all_reduce(transport_, call_.placement, call_.inputs, call_.outputs[0], call_.op, deadline_);
     std::map<at::ScalarType, TensorList> by_dtype;
     for (const auto& tensor : call_.inputs) by_dtype[tensor.scalar_type()].push_back(tensor.flatten());
     for (const auto& [dtype, parts] : by_dtype) {
@@ -96,10 +100,7 @@ class Collective {
       receives.push_back({r, scratch[r]});
     }
     round(std::move(sends), std::move(receives));
-    std::vector<const std::byte*> from;
-    for (const auto& source : sources) from.push_back(static_cast<const std::byte*>(source.const_data_ptr()));
-    std::byte* to[] = {static_cast<std::byte*>(output.mutable_data_ptr())};
-    reduce(TreeProgram::of_leaves(size_), call_.op, output.scalar_type(), from, to, length, size_);
+    reduce_tensors(TreeProgram::of_leaves(size_), call_.op, sources, {output}, size_);
   }
 
   void gather_to_all() {
@@ -196,7 +197,8 @@ class Collective {
 
   // Dissemination: after round k everybody has heard, directly or not, from the 2^(k+1) - 1 ranks before it.
   void barrier() {
-    const auto token = at::zeros({1}, at::kByte), heard = at::zeros({1}, at::kByte);
+    const auto options = at::TensorOptions(at::kByte).device(transport_.device());
+    const auto token = at::zeros({1}, options), heard = at::zeros({1}, options);
     for (int distance = 1; distance < size_; distance *= 2)
       round({{(me_ + distance) % size_, token}}, {{(me_ + size_ - distance) % size_, heard}});
   }
@@ -229,13 +231,15 @@ std::optional<SignatureMismatch> compare_signatures(Transport& transport, const 
   const std::string words = signature(call), shown = describe(call);
   std::strncpy(row(transport.rank()), words.c_str(), kBytes / 2 - 1);
   std::strncpy(row(transport.rank()) + kBytes / 2, shown.c_str(), kBytes / 2 - 1);
+  const auto rows = all.to(transport.device());
   std::vector<Message> sends, receives;
   for (int r = 0; r < transport.size(); ++r) {
     if (r == transport.rank()) continue;
-    sends.push_back({r, all[transport.rank()]});
-    receives.push_back({r, all[r]});
+    sends.push_back({r, rows[transport.rank()]});
+    receives.push_back({r, rows[r]});
   }
   exchange(transport, std::move(sends), std::move(receives), deadline, kSignatures);
+  all.copy_(rows);
   for (int r = 1; r < transport.size(); ++r)
     if (std::strcmp(row(r), row(0)) != 0)
       return SignatureMismatch{r, text("ranks called different operations: rank 0 called ", row(0) + kBytes / 2,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 
+#include "comm/device.h"
 #include "comm/transport/algorithms.h"
 #include "lockstep/core/error.h"
 
@@ -13,15 +14,6 @@ constexpr int64_t kSmallBytes = 8 << 10;
 constexpr int64_t kSliceBytes = 1 << 20;
 // Slices begin at multiples of this, so that vector tails fall in the same places everywhere.
 constexpr int64_t kAlignBytes = 64;
-
-const std::byte* data(const at::Tensor& tensor) { return static_cast<const std::byte*>(tensor.const_data_ptr()); }
-
-void combine(const TreeProgram& program, ReduceOp op, const TensorList& sources, const at::Tensor& result, int64_t replicas) {
-  std::vector<const std::byte*> from;
-  for (const auto& source : sources) from.push_back(data(source));
-  std::byte* to[] = {static_cast<std::byte*>(result.mutable_data_ptr())};
-  reduce(program, op, result.scalar_type(), from, to, result.numel(), replicas);
-}
 
 class CanonicalAllReduce {
  public:
@@ -110,7 +102,7 @@ class CanonicalAllReduce {
 
   void add_up(const Piece& piece) {
     if (piece.slices[me()].size() > 0)
-      combine(program_, op_, piece.sources, part(result_, piece.slices[me()]), placement_.replicas());
+      reduce_tensors(program_, op_, piece.sources, {part(result_, piece.slices[me()])}, placement_.replicas());
   }
 
   std::unique_ptr<Pending> give_back(const Piece& piece) {

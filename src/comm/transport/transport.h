@@ -46,6 +46,8 @@ class Transport {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Where the tensors of its messages live.
+  virtual at::Device device() const { return at::kCPU; }
 
   /// Starts one round: all messages travel at once. Between two ranks, messages of one channel arrive in order.
   virtual std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,

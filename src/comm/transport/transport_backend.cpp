@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "comm/device.h"
 #include "comm/transport/algorithms.h"
 #include "comm/transport/executor.h"
 #include "lockstep/core/error.h"
@@ -31,19 +32,23 @@ class TransportBackend : public Backend {
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
   std::string name() const override { return transport_->name(); }
+  at::Device device() const override { return transport_->device(); }
   std::chrono::milliseconds timeout() const override { return timeout_; }
 
   std::shared_ptr<WorkState> post(Call call) override {
     const auto start = Clock::now();
     const auto deadline = start + call.timeout;
     if (call.kind == Kind::send || call.kind == Kind::recv) return post_message(call, start);
+    const auto order = StreamOrder::after_current(call);
     return collectives_.post(
-        [this, start, call = std::move(call)] {
+        [this, start, order, call = std::move(call)] {
           guarded(call, start, [&](Clock::time_point until) {
+            order.enter(order.device());
             if (debug_ && size() > 1)
               if (const auto mismatch = compare_signatures(*transport_, call, until))
                 throw CommError(mismatch->rank, name_of(call.kind), seconds_since(start), mismatch->message);
             run_collective(*transport_, call, until);
+            StreamOrder::leave(order.device());
           });
         },
         deadline);
@@ -61,6 +66,7 @@ class TransportBackend : public Backend {
     require(call.peer != rank(), name_of(call.kind), "the other rank is this rank ", rank(), ", expected another");
     require(0 <= call.tag && call.tag < 1 << 30, name_of(call.kind), "tag is ", call.tag, ", expected 0 to 2^30 - 1");
     const bool sends = call.kind == Kind::send;
+    const int device = StreamOrder::after_current(call).device();
     const std::vector<Message> message{{call.peer, (sends ? call.inputs : call.outputs)[0].flatten()}};
     std::shared_ptr<Pending> pending;
     if (message[0].tensor.numel() > 0) {
@@ -70,9 +76,10 @@ class TransportBackend : public Backend {
       });
     }
     return messages_.post(
-        [this, start, call, pending] {
+        [this, start, call, pending, device] {
           guarded(call, start, [&](Clock::time_point until) {
             if (pending) pending->wait(until);
+            StreamOrder::leave(device);
           });
         },
         start + call.timeout);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/connect.h"
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "comm/gloo/gloo.h"
+#include "comm/mpi/mpi.h"
+#include "comm/nccl/nccl.h"
+#include "comm/rendezvous.h"
+#include "comm/transport/transport_backend.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+bool started_by_mpi(const Environment& place) { return place.launcher == "openmpi" || place.launcher == "mpich"; }
+
+std::string choose_backend(const Environment& place) {
+  if (has_mpi() && started_by_mpi(place)) return "mpi";
+  if (has_nccl() && visible_gpus() >= place.local_size) return "nccl";
+  return "gloo";
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string joined;
+  for (const auto& name : names) joined += (joined.empty() ? "" : ", ") + name;
+  return joined;
+}
+
+}  // namespace
+
+std::vector<std::string> backends() {
+  std::vector<std::string> names;
+  if (has_gloo()) names.push_back("gloo");
+  if (has_mpi()) names.push_back("mpi");
+  if (has_nccl()) names.push_back("nccl");
+  return names;
+}
+
+Group connect(const Environment& place, const ConnectOptions& options) {
+  const std::string backend = options.backend == "auto" ? choose_backend(place) : options.backend;
+  const auto known = backends();
+  if (place.size == 1 && options.backend == "auto") return local_groups(1, options.timeout)[0];
+  require(std::find(known.begin(), known.end(), backend) != known.end(), "connect", "backend is '", backend,
+          "', expected auto or one that is built in: ", list(known));
+  if (backend == "mpi") {
+    require(started_by_mpi(place), "connect", "backend mpi, but the launcher is ", place.launcher, ", expected mpirun");
+    return Group(make_transport_backend(make_mpi_transport(), options.timeout));
+  }
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
+  if (backend == "nccl")
+    return Group(make_transport_backend(make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout), options.timeout));
+  const std::string address = options.interface.empty() ? address_towards(place.store_host) : options.interface;
+  try {
+    return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, options.timeout), options.timeout));
+  } catch (const TransportFailure& failure) {
+    throw CommError(failure.peer, "connect", options.timeout.count() / 1000.0, text("connect: ", failure.what()));
+  }
+}
+
+Group connect(const ConnectOptions& options) { return connect(read_environment(), options); }
+
+}  // namespace lockstep::comm

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one file that sees NCCL.
+#ifndef USE_C10D_NCCL
+#define USE_C10D_NCCL
+#endif
+#include "comm/nccl/nccl.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "comm/transport/witness.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using c10d::ProcessGroupNCCL;
+
+template <class Start>
+auto attempt(int peer, const Start& start) {
+  try {
+    return start();
+  } catch (const std::exception& error) {
+    const std::string why = error.what();
+    throw TransportFailure(peer, why.substr(0, why.find('\n')));
+  }
+}
+
+class NcclPending : public Pending {
+ public:
+  NcclPending(int peer, c10::intrusive_ptr<c10d::Work> work) : peer_(peer), work_(std::move(work)) {}
+  void wait(Clock::time_point deadline) override {
+    if (!work_) return;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    attempt(peer_, [&] { return work_->wait(std::max(left, std::chrono::milliseconds(1))); });
+  }
+
+ private:
+  int peer_;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+class NcclTransport : public Transport {
+ public:
+  NcclTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, int device, std::chrono::milliseconds timeout)
+      : store_(std::move(store)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    auto options = ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    group_ = c10::make_intrusive<ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>("nccl", store_), rank, size,
+                                                   std::move(options));
+    group_->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_)));
+  }
+
+  std::string name() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  at::Device device() const override { return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_)); }
+
+  // NCCL runs the messages of a round as one launch, so their order does not matter.
+  std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
+                                 uint32_t channel) override {
+    (void)channel;  // NCCL has none: one stream of messages between two ranks
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    const auto group = open_group();
+    const int peer = !receives.empty() ? receives[0].peer : !sends.empty() ? sends[0].peer : -1;
+    auto work = attempt(peer, [&] {
+      group->startCoalescing();
+      for (const auto& [from, tensor] : receives) {
+        std::vector<at::Tensor> tensors{on_device(tensor)};
+        group->recv(tensors, from, 0);
+      }
+      for (const auto& [to, tensor] : sends) {
+        std::vector<at::Tensor> tensors{on_device(tensor)};
+        group->send(tensors, to, 0);
+      }
+      return group->endCoalescing();
+    });
+    return std::make_unique<NcclPending>(peer, std::move(work));
+  }
+
+  bool ring_all_reduce(const at::Tensor& flat, ReduceOp op, Clock::time_point deadline) override {
+    std::vector<at::Tensor> tensors{on_device(flat)};
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    c10d::AllreduceOptions options;
+    const bool either = flat.scalar_type() == at::kBool && op == ReduceOp::sum;
+    options.reduceOp = op == ReduceOp::min             ? c10d::ReduceOp::MIN
+                       : op == ReduceOp::max || either ? c10d::ReduceOp::MAX
+                                                       : c10d::ReduceOp::SUM;
+    NcclPending(-1, attempt(-1, [&] { return open_group()->allreduce(tensors, options); })).wait(deadline);
+    if (op == ReduceOp::mean) flat.div_(size_);
+    return true;
+  }
+
+  std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
+    const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_);
+    return std::make_shared<NcclTransport>(store, rank, static_cast<int>(members.size()), device_, timeout_);
+  }
+
+  int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
+    return ask_witnesses(store_, rank_, size_, suspect, patience);
+  }
+
+  void close() noexcept override {
+    c10::intrusive_ptr<ProcessGroupNCCL> group;
+    {
+      const std::lock_guard lock(mutex_);
+      group.swap(group_);
+    }
+    try {
+      if (group) group->abort();
+    } catch (...) {  // it is going away either way
+    }
+  }
+
+ private:
+  const at::Tensor& on_device(const at::Tensor& tensor) const {
+    if (!tensor.is_cuda() || tensor.get_device() != device_)
+      fail("nccl", "got a tensor on ", tensor.device(), ", expected one on cuda:", device_);
+    return tensor;
+  }
+
+  c10::intrusive_ptr<ProcessGroupNCCL> open_group() {
+    const std::lock_guard lock(mutex_);
+    if (!group_) throw TransportFailure(-1, "the connection is closed");
+    return group_;
+  }
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const int rank_;
+  const int size_;
+  const int device_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  c10::intrusive_ptr<ProcessGroupNCCL> group_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               int local_rank, std::chrono::milliseconds timeout) {
+  require(local_rank < visible_gpus(), "nccl", "local rank ", local_rank, " with ", visible_gpus(),
+          " visible GPUs, expected a GPU for each process of this host");
+  return std::make_shared<NcclTransport>(store, rank, size, local_rank, timeout);
+}
+
+bool has_nccl() { return true; }
+int visible_gpus() { return static_cast<int>(c10::cuda::device_count()); }
+
+}  // namespace lockstep::comm

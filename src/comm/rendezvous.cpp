@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/rendezvous.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "comm/transport/transport.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port, bool serve,
+                                              std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = serve;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::TCPStore>(host, options);
+}
+
+fs::path port_file(const std::string& job) {
+  std::string name;
+  for (char c : job) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
+  const char* folder = std::getenv("XDG_RUNTIME_DIR");
+  const fs::path base = folder != nullptr && fs::is_directory(folder) ? fs::path(folder) : fs::temp_directory_path();
+  return base / text("lockstep-", getuid(), "-", name, ".port");
+}
+
+// Rank 0 serves on a free port and tells the others by a file, which is whole as soon as it is there.
+c10::intrusive_ptr<c10d::Store> meet_by_file(const Environment& place, std::chrono::milliseconds timeout) {
+  require(!place.job.empty(), "connect", "the launcher ", place.launcher,
+          " names neither a store nor a job, expected MASTER_ADDR and MASTER_PORT");
+  const fs::path path = port_file(place.job);
+  if (place.rank == 0) {
+    auto store = make_store(place.store_host, 0, true, timeout);
+    const fs::path aside = path.string() + ".new";
+    std::ofstream(aside) << store->getPort() << "\n";
+    fs::rename(aside, path);
+    for (int r = 1; r < place.size; ++r) store->wait({text("met/", r)}, timeout);
+    fs::remove(path);
+    return store;
+  }
+  const auto deadline = Clock::now() + timeout;
+  int port = 0;
+  while (!(std::ifstream(path) >> port)) {
+    if (Clock::now() > deadline)
+      throw CommError(0, "connect", timeout.count() / 1000.0, text("connect: rank 0 did not publish its port in ", path.string()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  auto store = make_store(place.store_host, port, false, timeout);
+  store->set(text("met/", place.rank), std::vector<uint8_t>{1});
+  return store;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> open_store(const Environment& place, std::chrono::milliseconds timeout) {
+  const auto start = Clock::now();
+  try {
+    if (place.store_port == 0) return meet_by_file(place, timeout);
+    return make_store(place.store_host, place.store_port, !place.store_is_served && place.rank == 0, timeout);
+  } catch (const c10::Error& error) {
+    const std::string why = error.what_without_backtrace();
+    throw CommError(0, "connect", std::chrono::duration<double>(Clock::now() - start).count(),
+                    text("connect: no store at ", place.store_host, " port ", place.store_port, " for rank ", place.rank,
+                         " (", why.substr(0, why.find('\n')), ")"));
+  }
+}
+
+std::string address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  require(getaddrinfo(host.c_str(), "9", &hints, &found) == 0, "connect", "the store's host '", host,
+          "' has no address, expected a host name or an IPv4 or IPv6 address");
+  std::string address;
+  for (const addrinfo* entry = found; entry != nullptr && address.empty(); entry = entry->ai_next) {
+    // Connecting a datagram socket sends nothing; it only asks the kernel for the way.
+    const int fd = socket(entry->ai_family, SOCK_DGRAM, 0);
+    if (fd < 0) continue;
+    sockaddr_storage mine{};
+    socklen_t length = sizeof mine;
+    char name[NI_MAXHOST];
+    if (connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 &&
+        getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &length) == 0 &&
+        getnameinfo(reinterpret_cast<sockaddr*>(&mine), length, name, sizeof name, nullptr, 0, NI_NUMERICHOST) == 0)
+      address = name;
+    close(fd);
+  }
+  freeaddrinfo(found);
+  require(!address.empty(), "connect", "no network interface leads to the store's host '", host, "'");
+  return address;
+}
+
+}  // namespace lockstep::comm
