@@ -39,7 +39,7 @@ Placement Placement::even(int64_t replicas, int64_t processes) {
           " processes, expected 0 or more on at least 1");
   std::vector<int64_t> counts(processes, replicas / processes);
   for (int64_t p = 0; p < replicas % processes; ++p) ++counts[p];
-  return Placement(std::move(counts));
+  return Placement(counts);
 }
 
 int64_t Placement::process_of(int64_t replica) const {

@@ -75,6 +75,16 @@ class Text(unittest.TestCase):
             self.assertEqual(len(text.check_file(path, bad)), 1, bad)
 
 
+    def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):
+        page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n"
+        with project({"a.cpp": LICENCE + "// What it is.\nint a;\n", "page.md": page}) as folder:
+            self.assertEqual(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), page), [])
+            changed = page.replace("int a", "int b")
+            self.assertEqual(len(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), changed)), 1)
+            gone = page.replace("a.cpp", "b.cpp")
+            self.assertEqual(len(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), gone)), 1)
+
+
 class Program(unittest.TestCase):
     def test_this_project_keeps_its_own_direction(self):
         self.assertEqual(layers.check(ROOT), [])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Licence lines, stray white space, and files that grew too long."""
+"""Licence lines, stray white space, files that grew too long, and examples in the pages that differ from their file."""
 
 import pathlib
+import re
 import sys
 
 import files
@@ -31,6 +32,22 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
     return problems
 
 
+# A page that shows a file says so before the block: <!-- file: examples/x/main.cpp -->. The licence and the comment
+# that head the file are left out of the page.
+SHOWN = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.S)
+
+
+def check_page(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list[str]:
+    problems = []
+    for name, block in SHOWN.findall(content):
+        file = root / name
+        if not file.is_file():
+            problems.append(f"{path}: shows {name}, which is not there")
+        elif re.sub(r"\A(//.*\n)+", "", file.read_text()) != block:
+            problems.append(f"{path}: shows {name} as it no longer is")
+    return problems
+
+
 def check(root: pathlib.Path) -> list[str]:
     problems = []
     for path in filter(is_code, files.project_files(root)):
@@ -38,4 +55,7 @@ def check(root: pathlib.Path) -> list[str]:
         problems += check_file(short, content)
         if path.suffix in files.CPP and (length := content.count("\n")) > LINES:
             print(f"{short}: warning: {length} lines; past {LINES}, split by concept", file=sys.stderr)
+    for path in files.project_files(root):
+        if path.suffix == ".md":
+            problems += check_page(root, path.relative_to(root), path.read_text())
     return problems
