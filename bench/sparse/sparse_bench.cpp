@@ -17,7 +17,7 @@
 #include "lockstep/core/cpu_level.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
-#include "sparse/cpu/convolution_kernel.h"
+#include "sparse/operations.h"
 #include "sparse/rooms.h"
 
 namespace {
@@ -124,21 +124,21 @@ class GatherScatter {
   std::vector<at::Tensor> rows_;
 };
 
-void time_convolutions(const KernelMap& map, double peak, Json& out) {
-  const GatherScatter other(map);
-  const KernelMapPtr back = map.transposed();
+void time_convolutions(const KernelMapPtr& map, double peak, Json& out) {
+  const GatherScatter other(*map);
+  const KernelMapPtr back = map->transposed();
   for (const int64_t channels : {32, 64, 128}) {
-    const at::Tensor x = at::randn({map.in_size(), channels}), w = at::randn({map.volume(), channels, channels});
-    const at::Tensor g = at::randn({map.out_size(), channels});
+    const at::Tensor x = at::randn({map->in_size(), channels}), w = at::randn({map->volume(), channels, channels});
+    const at::Tensor g = at::randn({map->out_size(), channels});
     at::Tensor keep;
-    const auto times = interleaved({[&] { keep = cpu::convolve(x, w, map, false, 1); },
+    const auto times = interleaved({[&] { keep = convolution(x, w, map, false, 1); },
                                     [&] { keep = other.forward(x, w); },
-                                    [&] { keep = cpu::convolve(g, w, *back, true, 1); },
+                                    [&] { keep = convolution(g, w, back, true, 1); },
                                     [&] { keep = other.input_gradient(g, w); },
-                                    [&] { keep = cpu::weight_gradient(x, g, map, 1); },
+                                    [&] { keep = convolution_weight(x, g, map, 1); },
                                     [&] { keep = other.weight_gradient(x, g, w); }},
                                    channels == 128 ? 3 : 5);
-    const double work = 2e-9 * static_cast<double>(map.pair_count() * channels * channels);
+    const double work = 2e-9 * static_cast<double>(map->pair_count() * channels * channels);
     const char* names[] = {"forward", "input gradient", "weight gradient"};
     for (int i = 0; i < 3; ++i) {
       const double ours = work / times[2 * i], theirs = work / times[2 * i + 1];
@@ -180,7 +180,7 @@ int main(int argc, char** argv) {
       std::printf("  room of about %ld voxels\n", size);
       Json& room = out["rooms"][std::to_string(size)];
       const Maps maps = time_maps(bench::make_room(size, 1, false), bench::make_room(size, 1, true), room["maps"]);
-      if (size == sizes.back()) time_convolutions(*maps.kernel, peak, room["convolution"]);
+      if (size == sizes.back()) time_convolutions(maps.kernel, peak, room["convolution"]);
     }
   }
   if (!file.empty()) std::ofstream(file) << all.dump(2) << "\n";

@@ -5,13 +5,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <atomic>
-#include <type_traits>
 #include <vector>
 
 #include "lockstep/core/cpu_level.h"
-#include "sparse/cpu/convolution_kernel.h"
 #include "sparse/cpu/matrix_kernel.h"
+#include "sparse/cpu/tasks.h"
+#include "sparse/operations.h"
 
 // A tile of outputs keeps its sums in the second-level cache while all offsets pass: for each, the rows of its pairs
 // are multiplied where they lie. Each output is written once, by one thread, in one order of additions, so the result
@@ -20,29 +19,12 @@
 namespace lockstep::sparse::cpu {
 namespace {
 
-template <class Storage>
-using Compute = std::conditional_t<std::is_same_v<Storage, double>, double, float>;
-
 template <class T>
 const MatrixKernels<T>& kernels() {
   if constexpr (std::is_same_v<T, double>)
     return LOCKSTEP_SELECT_ISA(matrix_kernels_f64)();
   else
     return LOCKSTEP_SELECT_ISA(matrix_kernels_f32)();
-}
-
-/// Calls work(task, scratch) for all tasks, on whichever thread is free. make_scratch() is called once a thread.
-template <class MakeScratch, class Work>
-void for_each_task(int64_t tasks, const MakeScratch& make_scratch, const Work& work) {
-  std::atomic<int64_t> next{0};
-  at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
-    auto scratch = make_scratch();
-    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) work(task, scratch);
-  });
-}
-
-inline int64_t row_of(std::span<const int32_t> order, int64_t position) {
-  return order.empty() ? position : order[position];
 }
 
 /// Rows as the kernels take them: where they lie when they have the compute type, else converted into `panel`.
@@ -230,12 +212,7 @@ class WeightGradient {
 
   void finish(int64_t offset) {
     const int64_t first = slices_.first[offset], count = slices_.first[offset + 1] - first;
-    for (int64_t step = 1; step < count; step *= 2)
-      for (int64_t i = 0; i + step < count; i += 2 * step) {
-        T* into = sums_.data() + (first + i) * size_;
-        const T* from = sums_.data() + (first + i + step) * size_;
-        for (int64_t j = 0; j < size_; ++j) into[j] += from[j];
-      }
+    add_as_tree(sums_.data() + first * size_, count, size_);
     const T* sum = sums_.data() + first * size_;
     for (int64_t i = 0; i < in_; ++i)
       for (int64_t group = 0; group < groups_; ++group)
@@ -256,23 +233,25 @@ class WeightGradient {
 
 }  // namespace
 
-at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const KernelMap& map, bool transpose_weights,
-                    int64_t groups) {
-  const int64_t channels = transpose_weights ? weight.size(1) * groups : weight.size(2);
-  at::Tensor y = at::empty({map.out_size(), channels}, x.options());
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
+                       int64_t groups) {
+  const int64_t channels = transposed ? weight.size(1) * groups : weight.size(2);
+  at::Tensor y = at::empty({map->out_size(), channels}, x.options());
   if (y.numel() == 0) return y;
   if (x.size(1) == 0) return y.zero_();
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_convolution", [&] {
-    Convolution<scalar_t>(x, weight, map, transpose_weights, groups, y).run();
+  const at::Tensor rows = x.contiguous(), weights = weight.contiguous();
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution", [&] {
+    Convolution<scalar_t>(rows, weights, *map, transposed, groups, y).run();
   });
   return y;
 }
 
-at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& g, const KernelMap& map, int64_t groups) {
-  at::Tensor dw = at::empty({map.volume(), x.size(1) / groups, g.size(1)}, x.options());
+at::Tensor convolution_weight(const at::Tensor& x, const at::Tensor& g, const KernelMapPtr& map, int64_t groups) {
+  at::Tensor dw = at::empty({map->volume(), x.size(1) / groups, g.size(1)}, x.options());
   if (dw.numel() == 0) return dw;
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_weight_gradient",
-                                  [&] { WeightGradient<scalar_t>(x, g, map, groups, dw).run(); });
+  const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution_weight",
+                                  [&] { WeightGradient<scalar_t>(rows, gradient, *map, groups, dw).run(); });
   return dw;
 }
 
