@@ -51,4 +51,10 @@ at::Tensor add_bias(const at::Tensor& x, const at::Tensor& bias) {
   return x + expand_rows(bias.reshape({x.size(1)}).to(x.scalar_type()), x.size(0));
 }
 
+at::Tensor scale_channels(const at::Tensor& x, const at::Tensor& weight) {
+  require(weight.numel() == x.size(1), "scale_channels", "weight is ", describe(weight), ", expected ", x.size(1),
+          " values");
+  return x * expand_rows(weight.reshape({x.size(1)}).to(x.scalar_type()), x.size(0));
+}
+
 }  // namespace lockstep::sparse

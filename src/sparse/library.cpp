@@ -49,6 +49,12 @@ TORCH_LIBRARY(lockstep_sparse, library) {
   library.def("row_unpick(Tensor g, " ROW_MAP ", Tensor chosen) -> Tensor");
   library.def("row_argmax(Tensor x, " ROW_MAP ") -> Tensor");
   library.def("column_sum(Tensor x) -> Tensor");
+  library.def("column_moments(Tensor x) -> Tensor");
+  library.def("normalize(Tensor x, Tensor mean, Tensor inverse_deviation, Tensor weight, Tensor bias) -> Tensor");
+  library.def("normalize_sums(Tensor g, Tensor x, Tensor mean, Tensor inverse_deviation) -> Tensor");
+  library.def(
+      "normalize_gradient(Tensor g, Tensor x, Tensor mean, Tensor inverse_deviation, Tensor scale, Tensor means) -> "
+      "Tensor");
 }
 
 #define FOR_EACH_OPERATION(apply) \
@@ -66,6 +72,10 @@ TORCH_LIBRARY_IMPL(lockstep_sparse, CPU, library) {
 #define ON_CPU(name) library.impl(#name, &lockstep::sparse::cpu::name)
   FOR_EACH_OPERATION(ON_CPU);
   ON_CPU(row_argmax);
+  ON_CPU(column_moments);
+  ON_CPU(normalize);
+  ON_CPU(normalize_sums);
+  ON_CPU(normalize_gradient);
 }
 
 TORCH_LIBRARY_IMPL(lockstep_sparse, Autograd, library) {

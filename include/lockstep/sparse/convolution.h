@@ -23,5 +23,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 /// x + bias; the bias' gradient is summed in a fixed order.
 at::Tensor add_bias(const at::Tensor& x, const at::Tensor& bias);
+/// x * weight, one value a channel, likewise.
+at::Tensor scale_channels(const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace lockstep::sparse
