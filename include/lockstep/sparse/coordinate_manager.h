@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "lockstep/sparse/coordinate_map.h"
+#include "lockstep/sparse/kernel_map.h"
+#include "lockstep/sparse/kernel_region.h"
+#include "lockstep/sparse/row_map.h"
+
+namespace lockstep::sparse {
+
+/// Names a coordinate map of a manager: its tensor stride, and an id that tells apart maps of the same stride. Maps that
+/// come from one another by strides share their id.
+struct CoordinateMapKey {
+  AxisValues tensor_stride;
+  std::string id;
+
+  std::string to_string() const;
+  auto operator<=>(const CoordinateMapKey&) const = default;
+};
+
+/// How a layer's outputs lie to its inputs.
+struct LayerGeometry {
+  KernelRegion region;
+  AxisValues stride;
+  bool transposed = false;          ///< outputs lie finer
+  bool generative = false;          ///< transposed, on every coordinate that an input reaches
+  bool expand_coordinates = false;  ///< not transposed, on every coordinate that an input reaches
+
+  std::string to_string() const;
+  auto operator<=>(const LayerGeometry&) const = default;
+};
+
+/// The coordinate maps of some tensors that belong together (those of one network's pass, usually), and the maps between
+/// them, each made once. Tensors share it; it goes, with all it holds, when the last of them goes. Safe to use from
+/// several threads.
+class CoordinateManager {
+ public:
+  explicit CoordinateManager(int64_t dimension);
+  CoordinateManager(const CoordinateManager&) = delete;
+  CoordinateManager& operator=(const CoordinateManager&) = delete;
+
+  int64_t dimension() const { return dimension_; }
+
+  struct Inserted {
+    CoordinateMapKey key;
+    at::Tensor unique, inverse;  ///< as of CoordinateMap::insert
+  };
+  /// Adds coordinates under (tensor_stride, id), or (tensor_stride, id-1), ... where that is taken. Throws Error unless
+  /// all are multiples of the tensor stride.
+  Inserted insert(const at::Tensor& coordinates, AxisValues tensor_stride, const std::string& id = "");
+  CoordinateMapKey insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id = "");
+
+  bool contains(const CoordinateMapKey& key) const;
+  /// Throws Error, listing the keys there are, when `key` is none of them.
+  CoordinateMapPtr map(const CoordinateMapKey& key) const;
+  int64_t size(const CoordinateMapKey& key) const { return map(key)->size(); }
+  std::vector<CoordinateMapKey> keys() const;
+
+  /// The map with coordinates rounded down to multiples of tensor stride times `stride`.
+  CoordinateMapKey stride(const CoordinateMapKey& key, const AxisValues& stride);
+  /// One coordinate, the origin, for each batch index of `key`. Its tensor stride is 0.
+  CoordinateMapKey origin(const CoordinateMapKey& key);
+  CoordinateMapKey prune(const CoordinateMapKey& key, const at::Tensor& keep);
+  CoordinateMapKey unite(const std::vector<CoordinateMapKey>& keys);
+
+  /// Where a layer puts its outputs for inputs at `in`. Transposed layers use the finer map of the same id where there
+  /// is one. Throws Error where a transposed layer's stride does not divide the tensor stride.
+  CoordinateMapKey out_key(const CoordinateMapKey& in, const LayerGeometry& geometry);
+  /// Offsets are scaled by the tensor stride of the finer side: of the input, or of a transposed layer's output.
+  KernelMapPtr kernel_map(const CoordinateMapKey& in, const CoordinateMapKey& out, const KernelRegion& region,
+                          bool transposed = false);
+  /// Row r of `to` takes the row of `from` with the same coordinate, or nothing.
+  RowMapPtr row_map(const CoordinateMapKey& from, const CoordinateMapKey& to);
+  /// Rows of the origin take all rows of `key` with their batch index.
+  RowMapPtr origin_map(const CoordinateMapKey& key);
+
+  struct Statistics {
+    int64_t coordinate_maps = 0, kernel_maps = 0, row_maps = 0, pairs = 0, bytes = 0;
+    int64_t hits = 0, misses = 0;  ///< of kernel and row maps asked for
+  };
+  Statistics statistics() const;
+  /// One line for each map.
+  std::string to_string() const;
+
+ private:
+  using KernelKey = std::tuple<CoordinateMapKey, CoordinateMapKey, KernelRegion>;
+  using RowKey = std::tuple<CoordinateMapKey, CoordinateMapKey, bool>;
+
+  CoordinateMapKey add(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id);
+  CoordinateMapPtr find(const CoordinateMapKey& key) const;
+  CoordinateMapKey stride_locked(const CoordinateMapKey& key, const AxisValues& stride);
+  CoordinateMapKey origin_locked(const CoordinateMapKey& key);
+  CoordinateMapKey out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry);
+
+  int64_t dimension_;
+  mutable std::mutex mutex_;
+  std::map<CoordinateMapKey, CoordinateMapPtr> maps_;
+  std::map<std::pair<CoordinateMapKey, AxisValues>, CoordinateMapKey> strided_;
+  std::map<std::pair<CoordinateMapKey, LayerGeometry>, CoordinateMapKey> expanded_;
+  std::map<CoordinateMapKey, CoordinateMapKey> origins_;
+  std::map<std::vector<CoordinateMapKey>, CoordinateMapKey> unions_;
+  std::map<KernelKey, KernelMapPtr> kernel_maps_;
+  std::map<RowKey, RowMapPtr> row_maps_;
+  int64_t hits_ = 0, misses_ = 0;
+};
+
+using CoordinateManagerPtr = std::shared_ptr<CoordinateManager>;
+
+/// The manager that tensors made without one share, when the process asked for that; null by default, and each such
+/// tensor gets its own. A shared manager keeps its maps until it is replaced.
+void set_global_coordinate_manager(CoordinateManagerPtr manager);
+CoordinateManagerPtr global_coordinate_manager();
+
+}  // namespace lockstep::sparse

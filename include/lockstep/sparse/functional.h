@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "lockstep/sparse/sparse_tensor.h"
+
+/// Layers as functions of sparse tensors. Each finds its output coordinates and its maps in the tensor's manager.
+namespace lockstep::sparse {
+
+/// Kernel [K, Cin / groups, Cout], or [Cin, Cout] where K = 1, and bias (may be undefined) [1, Cout]. With `coordinates`
+/// the outputs lie there instead of where the geometry says.
+SparseTensor convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                         const LayerGeometry& geometry, int64_t groups = 1,
+                         const std::optional<CoordinateMapKey>& coordinates = std::nullopt);
+/// Kernel [K, C].
+SparseTensor channelwise_convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                                     const LayerGeometry& geometry,
+                                     const std::optional<CoordinateMapKey>& coordinates = std::nullopt);
+
+enum class Pooling { sum, average, max };
+
+/// Over the inputs that each output's kernel meets; an average divides by the number of those present. A transposed
+/// geometry makes it unpooling.
+SparseTensor pool(const SparseTensor& x, Pooling pooling, const LayerGeometry& geometry,
+                  const std::optional<CoordinateMapKey>& coordinates = std::nullopt);
+/// One row for each batch index that occurs.
+SparseTensor global_pool(const SparseTensor& x, Pooling pooling);
+
+/// Row by row with the row of `global` (as of global_pool) that has its batch index.
+SparseTensor broadcast(const SparseTensor& x, const SparseTensor& global);
+SparseTensor broadcast_add(const SparseTensor& x, const SparseTensor& global);
+SparseTensor broadcast_multiply(const SparseTensor& x, const SparseTensor& global);
+SparseTensor broadcast_cat(const SparseTensor& x, const SparseTensor& global);
+
+/// Each batch entry's channels to mean 0 and variance 1, times weight [1, C] plus bias [1, C]. The variance
+/// is that about the mean.
+SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon = 1e-5);
+
+/// Adds up statistics over replicas: given [3, C] (count, mean, sum of squared deviations), or [2, C] sums, of this
+/// replica, it returns those of all. What synchronised batch norm of the parallel layer hooks in.
+using MergeStatistics = std::function<at::Tensor(const at::Tensor&)>;
+
+struct BatchNormMerge {
+  MergeStatistics moments, sums;  ///< both or none
+};
+
+/// Batch norm of features [N, C] over rows. In training it uses the batch's statistics and moves the running ones (which
+/// may be undefined) towards them by `momentum`. The same bits for any number of threads, unlike torch's. N = 0 is legal
+/// and leaves the running statistics alone.
+at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      const at::Tensor& running_mean, const at::Tensor& running_var, bool training, double momentum,
+                      double epsilon, const BatchNormMerge& merge = {});
+
+/// The two merges of moments: of rows [3, C] each, in order as a balanced tree.
+at::Tensor merge_moments(const std::vector<at::Tensor>& moments);
+
+}  // namespace lockstep::sparse

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lockstep/sparse/coordinate_manager.h"
+
+namespace lockstep::sparse {
+
+/// What becomes of features whose coordinates are equal.
+enum class Quantization {
+  first,    ///< those of the first row stay
+  average,  ///< each weighs the same
+  sum,
+  max,
+  none,  ///< equal coordinates are an error
+};
+
+/// Features [N, C] at N different coordinates (batch index, then D integers), which belong to a coordinate manager. A
+/// value: copies share features and coordinates.
+///
+/// Row order: a tensor made from coordinates that are all different keeps their order; of equal ones the first keeps its
+/// place. Outputs on other coordinates are sorted by batch index, then axis by axis.
+class SparseTensor {
+ public:
+  SparseTensor() = default;
+  /// Features [N, C] of coordinates int32 [N, 1 + D], all multiples of the tensor stride (default 1 on each axis). They
+  /// are added to `manager`, or to the process's global one, or to one of their own.
+  SparseTensor(const at::Tensor& features, const at::Tensor& coordinates, AxisValues tensor_stride = {},
+               Quantization quantization = Quantization::first, CoordinateManagerPtr manager = nullptr);
+  /// Features of coordinates that `manager` knows as `key`.
+  SparseTensor(at::Tensor features, CoordinateMapKey key, CoordinateManagerPtr manager);
+
+  bool defined() const { return features_.defined(); }
+  const at::Tensor& features() const { return features_; }
+  /// int32 [N, 1 + D], not to be written to.
+  at::Tensor coordinates() const { return map().coordinates(); }
+  const CoordinateMapKey& key() const { return key_; }
+  const CoordinateManagerPtr& manager() const { return manager_; }
+  const AxisValues& tensor_stride() const { return key_.tensor_stride; }
+  int64_t dimension() const { return manager_->dimension(); }
+  int64_t size() const { return features_.size(0); }
+  int64_t channels() const { return features_.size(1); }
+
+  /// Rows of the input that this tensor was made of: int64 [N], and for each input row its row here, int64 [inputs].
+  at::Tensor unique_index() const;
+  at::Tensor inverse_mapping() const;
+
+  /// Other features at the same coordinates. Throws Error on another number of rows.
+  SparseTensor with_features(at::Tensor features) const;
+  SparseTensor detach() const { return with_features(features_.detach()); }
+  /// Another type or device of features; coordinates stay on the CPU.
+  SparseTensor to(at::ScalarType type) const { return with_features(features_.to(type)); }
+  SparseTensor to(at::Device device) const;
+
+  /// The batch indices that occur, ascending.
+  std::vector<int64_t> batch_indices() const;
+  /// Rows of one batch index, ascending: int64 [n]. Empty for an index that does not occur.
+  at::Tensor rows_at(int64_t batch) const;
+  at::Tensor features_at(int64_t batch) const { return features_.index_select(0, rows_at(batch)); }
+  /// int32 [n, D], without the batch index.
+  at::Tensor coordinates_at(int64_t batch) const;
+  /// One part for each batch index from 0 to the largest one; a part may be empty.
+  std::vector<at::Tensor> decomposed_features() const;
+  std::vector<at::Tensor> decomposed_coordinates() const;
+
+  /// Features as a dense tensor [batches, C, extents...], zero elsewhere, and the coordinate of its corner (int64 [D]).
+  /// Coordinates are divided by the tensor stride. Without `shape` it reaches from `minimum` (default: the smallest
+  /// coordinate) to the largest one. Throws Error where a coordinate falls outside.
+  std::pair<at::Tensor, at::Tensor> dense(const std::optional<std::vector<int64_t>>& shape = std::nullopt,
+                                          const std::optional<AxisValues>& minimum = std::nullopt) const;
+
+  /// Features at integer coordinates int32 [M, 1 + D]: zero where this tensor has none.
+  at::Tensor features_at_coordinates(const at::Tensor& coordinates) const;
+  /// Features at real coordinates [M, 1 + D], weighted linearly from the surrounding corners of the grid; corners that
+  /// this tensor lacks count as zero.
+  at::Tensor interpolate(const at::Tensor& coordinates) const;
+
+  std::string to_string() const;
+
+ private:
+  const CoordinateMap& map() const { return *map_; }
+
+  at::Tensor features_;
+  CoordinateMapKey key_;
+  CoordinateManagerPtr manager_;
+  CoordinateMapPtr map_;
+  at::Tensor unique_, inverse_;
+};
+
+/// Element by element. Tensors at different coordinates of one manager are added, subtracted, ... at the union of
+/// their coordinates, where what is missing counts as zero; those of different managers throw Error.
+SparseTensor operator+(const SparseTensor& a, const SparseTensor& b);
+SparseTensor operator-(const SparseTensor& a, const SparseTensor& b);
+SparseTensor operator*(const SparseTensor& a, const SparseTensor& b);
+SparseTensor operator/(const SparseTensor& a, const SparseTensor& b);
+SparseTensor operator+(const SparseTensor& a, double b);
+SparseTensor operator-(const SparseTensor& a, double b);
+SparseTensor operator*(const SparseTensor& a, double b);
+SparseTensor operator/(const SparseTensor& a, double b);
+SparseTensor operator+(double a, const SparseTensor& b);
+SparseTensor operator-(double a, const SparseTensor& b);
+SparseTensor operator*(double a, const SparseTensor& b);
+SparseTensor operator/(double a, const SparseTensor& b);
+SparseTensor operator-(const SparseTensor& a);
+SparseTensor pow(const SparseTensor& a, double exponent);
+
+/// Channels side by side. All must have the same coordinates.
+SparseTensor cat(const std::vector<SparseTensor>& tensors);
+/// Sum, mean and variance (of the population) over tensors with the same coordinates and channels.
+SparseTensor stack_sum(const std::vector<SparseTensor>& tensors);
+SparseTensor stack_mean(const std::vector<SparseTensor>& tensors);
+SparseTensor stack_var(const std::vector<SparseTensor>& tensors);
+
+/// The sum at the union of all coordinates; what is missing counts as zero.
+SparseTensor unite(const std::vector<SparseTensor>& tensors);
+/// The rows for which `keep`, bool [N], holds.
+SparseTensor prune(const SparseTensor& x, const at::Tensor& keep);
+
+/// A dense tensor [batches, C, extents...] as a sparse one: points where some channel is not zero, or all points.
+SparseTensor to_sparse(const at::Tensor& dense, bool remove_zeros = true, CoordinateManagerPtr manager = nullptr);
+
+}  // namespace lockstep::sparse

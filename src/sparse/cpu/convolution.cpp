@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "lockstep/core/cpu_level.h"
+#include "sparse/cpu/matrix_kernel.h"
+#include "sparse/cpu/tasks.h"
+#include "sparse/operations.h"
+
+// A tile of outputs keeps its sums in the second-level cache while all offsets pass: for each, the rows of its pairs
+// are multiplied where they lie. Each output is written once, by one thread, in one order of additions, so the result
+// does not depend on the number of threads, and tiles can go to whichever thread is free.
+
+namespace lockstep::sparse::cpu {
+namespace {
+
+template <class T>
+const MatrixKernels<T>& kernels() {
+  if constexpr (std::is_same_v<T, double>)
+    return LOCKSTEP_SELECT_ISA(matrix_kernels_f64)();
+  else
+    return LOCKSTEP_SELECT_ISA(matrix_kernels_f32)();
+}
+
+/// Rows as the kernels take them: where they lie when they have the compute type, else converted into `panel`.
+template <class Storage, class T>
+void point_at_rows(const Storage* data, int64_t stride, int64_t from, int64_t width, std::span<const int32_t> order,
+                   const int32_t* positions, int64_t count, std::vector<T>& panel, const T** rows) {
+  if constexpr (std::is_same_v<Storage, T>) {
+    for (int64_t i = 0; i < count; ++i) rows[i] = data + row_of(order, positions[i]) * stride + from;
+  } else {
+    panel.resize(std::max<size_t>(panel.size(), count * width));
+    for (int64_t i = 0; i < count; ++i) {
+      const Storage* source = data + row_of(order, positions[i]) * stride + from;
+      T* target = panel.data() + i * width;
+      for (int64_t c = 0; c < width; ++c) target[c] = static_cast<T>(source[c]);
+      rows[i] = target;
+    }
+  }
+}
+
+/// Channels of one group on both sides of a product, and where its weights lie.
+struct Shape {
+  int64_t offsets, groups, from, to;  // channels of a group
+  int64_t row_stride, column_stride, offset_stride, group_stride;
+};
+
+Shape shape_of(const at::Tensor& weight, bool transpose, int64_t groups) {
+  const int64_t in = weight.size(1), all_out = weight.size(2), out = all_out / groups;
+  if (transpose) return {weight.size(0), groups, out, in, 1, all_out, in * all_out, out};
+  return {weight.size(0), groups, in, out, all_out, 1, in * all_out, out};
+}
+
+/// Weights of all offsets and groups as panels, one matrix after the other.
+template <class T>
+at::Tensor pack_weights(const MatrixKernels<T>& kernel, const at::Tensor& weight, const Shape& shape, int64_t size) {
+  const at::Tensor given = weight.to(c10::CppTypeToScalarType<T>::value);
+  at::Tensor packed = at::empty({shape.offsets * shape.groups * size}, given.options());
+  const T* source = given.const_data_ptr<T>();
+  T* target = packed.mutable_data_ptr<T>();
+  at::parallel_for(0, shape.offsets * shape.groups, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i)
+                       kernel.pack(source + i / shape.groups * shape.offset_stride + i % shape.groups * shape.group_stride,
+                                   shape.from, shape.to, shape.row_stride, shape.column_stride, target + i * size);
+                   });
+  return packed;
+}
+
+template <class Storage>
+class Convolution {
+ public:
+  using T = Compute<Storage>;
+
+  Convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMap& map, bool transpose, int64_t groups,
+              at::Tensor& y)
+      : map_(map),
+        shape_(shape_of(weight, transpose, groups)),
+        padded_(kernel_.padded(shape_.to)),
+        packed_(pack_weights(kernel_, weight, shape_, shape_.from * padded_)),
+        x_(x.const_data_ptr<Storage>()),
+        y_(y.mutable_data_ptr<Storage>()) {}
+
+  void run() {
+    map_.tile_bounds(0);
+    for_each_task(map_.tile_count(), [&] { return Scratch(padded_); },
+                  [&](int64_t tile, Scratch& scratch) {
+                    for (int64_t group = 0; group < shape_.groups; ++group) run_tile(tile, group, scratch);
+                  });
+  }
+
+ private:
+  static constexpr int64_t kRows = KernelMap::kTileRows;
+
+  struct Scratch {
+    explicit Scratch(int64_t padded) : sums(kRows * padded), in(kRows), out(kRows) {}
+    std::vector<T> sums, panel;
+    std::vector<const T*> in;
+    std::vector<T*> out;
+  };
+
+  void run_tile(int64_t tile, int64_t group, Scratch& scratch) {
+    const int64_t first = tile * kRows, rows = std::min(kRows, map_.out_size() - first);
+    std::fill_n(scratch.sums.begin(), rows * padded_, T(0));
+    for (int64_t k = 0; k < shape_.offsets; ++k) {
+      const int64_t* bounds = map_.tile_bounds(k);
+      const int64_t begin = bounds[tile], count = bounds[tile + 1] - begin;
+      if (count == 0) continue;
+      const KernelMap::Pairs pairs = map_.pairs(k);
+      point_at_rows(x_, shape_.groups * shape_.from, group * shape_.from, shape_.from, map_.in_order(),
+                    pairs.in + begin, count, scratch.panel, scratch.in.data());
+      for (int64_t i = 0; i < count; ++i)
+        scratch.out[i] = scratch.sums.data() + (pairs.out[begin + i] - first) * padded_;
+      kernel_.multiply(scratch.in.data(), scratch.out.data(), count, shape_.from, shape_.to,
+                       packed_.template const_data_ptr<T>() + (k * shape_.groups + group) * shape_.from * padded_);
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* sum = scratch.sums.data() + i * padded_;
+      Storage* out = y_ + row_of(map_.out_order(), first + i) * shape_.groups * shape_.to + group * shape_.to;
+      for (int64_t c = 0; c < shape_.to; ++c) out[c] = static_cast<Storage>(sum[c]);
+    }
+  }
+
+  const MatrixKernels<T>& kernel_ = kernels<T>();
+  const KernelMap& map_;
+  Shape shape_;
+  int64_t padded_;
+  at::Tensor packed_;
+  const Storage* x_;
+  Storage* y_;
+};
+
+/// The pairs of each offset are cut into slices, a number that follows from the map alone. Each slice is summed on its
+/// own, then the slices of an offset as a tree.
+struct Slices {
+  struct Slice {
+    int64_t offset, begin, end;
+  };
+  std::vector<Slice> all;
+  std::vector<int64_t> first;  // of each offset, and the end
+
+  explicit Slices(const KernelMap& map) {
+    constexpr int64_t kFewestPairs = 1024, kFewestSlices = 4, kTasks = 64;
+    const int64_t most = std::max(kFewestSlices, kTasks / map.volume());
+    for (int64_t k = 0; k < map.volume(); ++k) {
+      first.push_back(static_cast<int64_t>(all.size()));
+      const int64_t count = map.pairs(k).count;
+      const int64_t slices = std::clamp<int64_t>(count / kFewestPairs, 1, most);
+      for (int64_t s = 0; s < slices; ++s) all.push_back({k, count * s / slices, count * (s + 1) / slices});
+    }
+    first.push_back(static_cast<int64_t>(all.size()));
+  }
+};
+
+template <class Storage>
+class WeightGradient {
+ public:
+  using T = Compute<Storage>;
+
+  WeightGradient(const at::Tensor& x, const at::Tensor& g, const KernelMap& map, int64_t groups, at::Tensor& dw)
+      : map_(map),
+        slices_(map),
+        groups_(groups),
+        in_(x.size(1) / groups),
+        out_(g.size(1) / groups),
+        padded_(kernel_.padded(out_)),
+        size_(groups * in_ * padded_),
+        x_(x.const_data_ptr<Storage>()),
+        g_(g.const_data_ptr<Storage>()),
+        dw_(dw.mutable_data_ptr<Storage>()),
+        sums_(slices_.all.size() * size_) {
+    // What one call packs stays in the second-level cache.
+    block_ = std::clamp<int64_t>(32768 / std::max<int64_t>(1, in_ + padded_), 32, 256);
+  }
+
+  void run() {
+    for_each_task(static_cast<int64_t>(slices_.all.size()), [&] { return Scratch(*this); },
+                  [&](int64_t slice, Scratch& scratch) { sum_slice(slice, scratch); });
+    at::parallel_for(0, map_.volume(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) finish(k);
+    });
+  }
+
+ private:
+  struct Scratch {
+    explicit Scratch(const WeightGradient& of)
+        : packed(of.kernel_.outer_scratch(of.block_, of.in_, of.out_)), a(of.block_), b(of.block_) {}
+    std::vector<T> packed, a_panel, b_panel;
+    std::vector<const T*> a, b;
+  };
+
+  void sum_slice(int64_t index, Scratch& scratch) {
+    const auto [offset, begin, end] = slices_.all[index];
+    const KernelMap::Pairs pairs = map_.pairs(offset);
+    for (int64_t at = begin; at < end; at += block_) {
+      const int64_t count = std::min(block_, end - at);
+      for (int64_t group = 0; group < groups_; ++group) {
+        point_at_rows(x_, groups_ * in_, group * in_, in_, map_.in_order(), pairs.in + at, count, scratch.a_panel,
+                      scratch.a.data());
+        point_at_rows(g_, groups_ * out_, group * out_, out_, map_.out_order(), pairs.out + at, count,
+                      scratch.b_panel, scratch.b.data());
+        kernel_.outer(scratch.a.data(), scratch.b.data(), count, in_, out_,
+                      sums_.data() + index * size_ + group * in_ * padded_, scratch.packed.data());
+      }
+    }
+  }
+
+  void finish(int64_t offset) {
+    const int64_t first = slices_.first[offset], count = slices_.first[offset + 1] - first;
+    add_as_tree(sums_.data() + first * size_, count, size_);
+    const T* sum = sums_.data() + first * size_;
+    for (int64_t i = 0; i < in_; ++i)
+      for (int64_t group = 0; group < groups_; ++group)
+        for (int64_t j = 0; j < out_; ++j)
+          dw_[((offset * in_ + i) * groups_ + group) * out_ + j] =
+              static_cast<Storage>(sum[(group * in_ + i) * padded_ + j]);
+  }
+
+  const MatrixKernels<T>& kernel_ = kernels<T>();
+  const KernelMap& map_;
+  Slices slices_;
+  int64_t groups_, in_, out_, padded_, size_, block_;
+  const Storage* x_;
+  const Storage* g_;
+  Storage* dw_;
+  std::vector<T> sums_;
+};
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
+                       int64_t groups) {
+  const int64_t channels = transposed ? weight.size(1) * groups : weight.size(2);
+  at::Tensor y = at::empty({map->out_size(), channels}, x.options());
+  if (y.numel() == 0) return y;
+  if (x.size(1) == 0) return y.zero_();
+  const at::Tensor rows = x.contiguous(), weights = weight.contiguous();
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution", [&] {
+    Convolution<scalar_t>(rows, weights, *map, transposed, groups, y).run();
+  });
+  return y;
+}
+
+at::Tensor convolution_weight(const at::Tensor& x, const at::Tensor& g, const KernelMapPtr& map, int64_t groups) {
+  at::Tensor dw = at::empty({map->volume(), x.size(1) / groups, g.size(1)}, x.options());
+  if (dw.numel() == 0) return dw;
+  const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution_weight",
+                                  [&] { WeightGradient<scalar_t>(rows, gradient, *map, groups, dw).run(); });
+  return dw;
+}
+
+}  // namespace lockstep::sparse::cpu

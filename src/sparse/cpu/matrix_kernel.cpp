@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled once for each CPU level: raw pointers and file-local code only (see core/cpu_level.h).
+#include "sparse/cpu/matrix_kernel.h"
+
+#include "sparse/cpu/simd.h"
+
+namespace lockstep::sparse::LOCKSTEP_ISA {
+namespace {
+
+using lockstep::LOCKSTEP_ISA::kBlockRows;
+using lockstep::LOCKSTEP_ISA::Simd;
+
+/// Panels are two vectors wide; the last one may be one wide.
+constexpr int kPanelVectors = 2;
+
+template <class T>
+int64_t padded(int64_t n) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  return (n + width - 1) / width * width;
+}
+
+template <class T>
+void pack(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride, T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  for (int64_t from = 0; from < n; from += kPanelVectors * width) {
+    const int64_t columns = n - from <= width ? width : kPanelVectors * width;
+    const int64_t real = n - from < columns ? n - from : columns;
+    for (int64_t i = 0; i < k; ++i, packed += columns) {
+      const T* source = w + i * row_stride + from * column_stride;
+      for (int64_t j = 0; j < real; ++j) packed[j] = source[j * column_stride];
+      for (int64_t j = real; j < columns; ++j) packed[j] = 0;
+    }
+  }
+}
+
+// Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row.
+template <class T, int kRows, int kVectors>
+inline void multiply_block(const T* const* rows, T* const* sums, int64_t column, int64_t k, const T* panel) {
+  using S = Simd<T>;
+  constexpr int width = S::kWidth;
+  typename S::Vector sum[kRows][kVectors];
+  const T* row[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    row[r] = rows[r];
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = S::load(sums[r] + column + v * width);
+  }
+  for (int64_t i = 0; i < k; ++i, panel += kVectors * width) {
+    typename S::Vector weight[kVectors];
+    for (int v = 0; v < kVectors; ++v) weight[v] = S::load(panel + v * width);
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::Vector x = S::broadcast(row[r][i]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = S::multiply_add(x, weight[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) S::store(sums[r] + column + v * width, sum[r][v]);
+}
+
+template <class T, int kRows, int kVectors>
+void multiply_rest(const T* const* rows, T* const* sums, int64_t count, int64_t column, int64_t k, const T* panel) {
+  if constexpr (kRows > 0) {
+    if (count == kRows) return multiply_block<T, kRows, kVectors>(rows, sums, column, k, panel);
+    multiply_rest<T, kRows - 1, kVectors>(rows, sums, count, column, k, panel);
+  }
+}
+
+template <class T, int kVectors>
+void multiply_panel(const T* const* rows, T* const* sums, int64_t count, int64_t column, int64_t k, const T* panel) {
+  int64_t r = 0;
+  for (; r + kBlockRows <= count; r += kBlockRows)
+    multiply_block<T, kBlockRows, kVectors>(rows + r, sums + r, column, k, panel);
+  multiply_rest<T, kBlockRows - 1, kVectors>(rows + r, sums + r, count - r, column, k, panel);
+}
+
+template <class T>
+void multiply(const T* const* rows, T* const* sums, int64_t count, int64_t k, int64_t n, const T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  for (int64_t column = 0; column < n; column += kPanelVectors * width) {
+    if (n - column <= width) {
+      multiply_panel<T, 1>(rows, sums, count, column, k, packed);
+    } else {
+      multiply_panel<T, kPanelVectors>(rows, sums, count, column, k, packed);
+      packed += k * kPanelVectors * width;
+    }
+  }
+}
+
+/// `total` cut into the fewest blocks of at most kBlockRows, as even as can be: block b starts at b's share.
+struct Blocks {
+  int64_t count, total;
+  explicit Blocks(int64_t m) : count((m + kBlockRows - 1) / kBlockRows), total(m) {}
+  int64_t start(int64_t block) const { return block * total / count; }
+};
+
+template <class T, int kRows, int kVectors>
+inline void outer_block(const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+  using S = Simd<T>;
+  constexpr int width = S::kWidth;
+  typename S::Vector part[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) part[r][v] = S::load(sum + r * stride + v * width);
+  for (int64_t p = 0; p < count; ++p, a += kRows, b += kVectors * width) {
+    typename S::Vector right[kVectors];
+    for (int v = 0; v < kVectors; ++v) right[v] = S::load(b + v * width);
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::Vector left = S::broadcast(a[r]);
+      for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(left, right[v], part[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) S::store(sum + r * stride + v * width, part[r][v]);
+}
+
+template <class T, int kRows, int kVectors>
+void outer_rows(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, b, count, sum, stride);
+    outer_rows<T, kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+  }
+}
+
+/// Copies rows[p][from .. from + kSize) one after the other.
+template <class T, int kSize>
+void gather_columns(const T* const* rows, int64_t count, int64_t from, int64_t size, T* to) {
+  if constexpr (kSize > 0) {
+    if (size != kSize) return gather_columns<T, kSize - 1>(rows, count, from, size, to);
+    for (int64_t p = 0; p < count; ++p, to += kSize)
+      for (int j = 0; j < kSize; ++j) to[j] = rows[p][from + j];
+  }
+}
+
+template <class T>
+int64_t outer_scratch(int64_t count, int64_t m, int64_t n) {
+  return count * (m + padded<T>(n)) + Simd<T>::kWidth;
+}
+
+template <class T>
+void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64_t n, T* sum, T* scratch) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  const int64_t stride = padded<T>(n);
+  const Blocks blocks(m);
+  T* const left = scratch;
+  T* const right = scratch + count * m;
+  for (int64_t block = 0; block < blocks.count; ++block) {
+    const int64_t from = blocks.start(block), to = blocks.start(block + 1);
+    gather_columns<T, kBlockRows>(a, count, from, to - from, left + from * count);
+  }
+  for (int64_t column = 0; column < n; column += kPanelVectors * width) {
+    const int64_t columns = n - column <= width ? width : kPanelVectors * width;
+    const int64_t real = n - column < columns ? n - column : columns;
+    T* panel = right;
+    if (real == kPanelVectors * width) {
+      for (int64_t p = 0; p < count; ++p, panel += kPanelVectors * width)
+        for (int v = 0; v < kPanelVectors; ++v)
+          Simd<T>::store(panel + v * width, Simd<T>::load(b[p] + column + v * width));
+    } else {
+      for (int64_t p = 0; p < count; ++p, panel += columns) {
+        for (int64_t j = 0; j < real; ++j) panel[j] = b[p][column + j];
+        for (int64_t j = real; j < columns; ++j) panel[j] = 0;
+      }
+    }
+    for (int64_t block = 0; block < blocks.count; ++block) {
+      const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
+      if (columns == width)
+        outer_rows<T, kBlockRows, 1>(rows, left + from * count, right, count, sum + from * stride + column, stride);
+      else
+        outer_rows<T, kBlockRows, 2>(rows, left + from * count, right, count, sum + from * stride + column, stride);
+    }
+  }
+}
+
+template <class T>
+constexpr MatrixKernels<T> kKernels = {padded<T>, pack<T>, multiply<T>, outer_scratch<T>, outer<T>};
+
+}  // namespace
+
+const MatrixKernels<float>& matrix_kernels_f32() { return kKernels<float>; }
+const MatrixKernels<double>& matrix_kernels_f64() { return kKernels<double>; }
+
+}  // namespace lockstep::sparse::LOCKSTEP_ISA

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/sparse/functional.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/rsqrt.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/sparse/convolution.h"
+#include "lockstep/sparse/rows.h"
+#include "sparse/checks.h"
+
+namespace lockstep::sparse {
+namespace {
+
+CoordinateMapKey out_key(const SparseTensor& x, const LayerGeometry& geometry,
+                         const std::optional<CoordinateMapKey>& coordinates) {
+  return coordinates ? *coordinates : x.manager()->out_key(x.key(), geometry);
+}
+
+RowMapPtr global_rows(const char* operation, const SparseTensor& x, const SparseTensor& global) {
+  require(x.manager() == global.manager(), operation, "tensors ", x.to_string(), " and ", global.to_string(),
+          " belong to different coordinate managers, expected one");
+  const CoordinateMapKey origin = x.manager()->origin(x.key());
+  const RowMapPtr map = x.manager()->origin_map(x.key())->transposed();
+  if (global.key() == origin) return map;
+  // Another tensor with one row a batch index will do when its rows are those.
+  const auto same = x.manager()->row_map(global.key(), origin);
+  require(same->entry_count() == same->out_size() && global.size() == same->out_size(), operation, "the global tensor is ",
+          global.to_string(), ", expected one row for each batch index of ", x.to_string());
+  return map;
+}
+
+}  // namespace
+
+SparseTensor convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                         const LayerGeometry& geometry, int64_t groups,
+                         const std::optional<CoordinateMapKey>& coordinates) {
+  const CoordinateMapKey out = out_key(x, geometry, coordinates);
+  const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
+  const at::Tensor y = convolve(x.features(), kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel, map, groups);
+  return {bias.defined() ? add_bias(y, bias) : y, out, x.manager()};
+}
+
+SparseTensor channelwise_convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
+                                     const LayerGeometry& geometry, const std::optional<CoordinateMapKey>& coordinates) {
+  const CoordinateMapKey out = out_key(x, geometry, coordinates);
+  const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
+  const at::Tensor y = convolve_channelwise(x.features(), kernel, map);
+  return {bias.defined() ? add_bias(y, bias) : y, out, x.manager()};
+}
+
+namespace {
+at::Tensor pool_rows(const at::Tensor& x, Pooling pooling, const RowMapPtr& map) {
+  return pooling == Pooling::sum ? sum_rows(x, map) : pooling == Pooling::average ? mean_rows(x, map) : max_rows(x, map);
+}
+}  // namespace
+
+SparseTensor pool(const SparseTensor& x, Pooling pooling, const LayerGeometry& geometry,
+                  const std::optional<CoordinateMapKey>& coordinates) {
+  const CoordinateMapKey out = out_key(x, geometry, coordinates);
+  const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
+  return {pool_rows(x.features(), pooling, map->row_map()), out, x.manager()};
+}
+
+SparseTensor global_pool(const SparseTensor& x, Pooling pooling) {
+  const at::Tensor y = pool_rows(x.features(), pooling, x.manager()->origin_map(x.key()));
+  return {y, x.manager()->origin(x.key()), x.manager()};
+}
+
+SparseTensor broadcast(const SparseTensor& x, const SparseTensor& global) {
+  return x.with_features(sum_rows(global.features(), global_rows("broadcast", x, global)));
+}
+SparseTensor broadcast_add(const SparseTensor& x, const SparseTensor& global) {
+  return x.with_features(x.features() + broadcast(x, global).features());
+}
+SparseTensor broadcast_multiply(const SparseTensor& x, const SparseTensor& global) {
+  return x.with_features(x.features() * broadcast(x, global).features());
+}
+SparseTensor broadcast_cat(const SparseTensor& x, const SparseTensor& global) {
+  return x.with_features(at::cat({x.features(), broadcast(x, global).features()}, 1));
+}
+
+SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
+  const RowMapPtr map = x.manager()->origin_map(x.key());
+  const at::Tensor centred = x.features() - sum_rows(mean_rows(x.features(), map), map->transposed());
+  const at::Tensor variance = mean_rows(centred * centred, map);
+  at::Tensor y = centred * sum_rows(at::rsqrt(variance + epsilon), map->transposed());
+  if (weight.defined()) y = scale_channels(y, weight);
+  return x.with_features(bias.defined() ? add_bias(y, bias) : y);
+}
+
+}  // namespace lockstep::sparse

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/sparse/kernel_map.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/core/error.h"
+#include "lockstep/sparse/row_map.h"
+#include "sparse/kernel_map_search.h"
+
+namespace lockstep::sparse {
+
+/// The lists of both directions. `source` of an offset is the list that it shows, exchanged or as it is.
+struct KernelMap::Body {
+  struct View {
+    size_t list;
+    bool exchanged;
+  };
+  std::vector<PairList> lists;
+  std::vector<View> views;
+  Side sides[2];
+};
+
+namespace {
+
+/// lists[k] == k: to be searched. Else the list that offset k mirrors.
+std::vector<size_t> find_mirrors(std::span<const int64_t> offsets, int64_t axes, bool onto_itself) {
+  const size_t volume = offsets.size() / axes;
+  std::vector<size_t> source(volume);
+  std::iota(source.begin(), source.end(), 0);
+  if (!onto_itself) return source;
+  std::map<std::vector<int64_t>, size_t> first;
+  for (size_t k = 0; k < volume; ++k) {
+    std::vector<int64_t> offset(offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes), negated;
+    for (const int64_t value : offset) negated.push_back(-value);
+    if (const auto found = first.find(negated); found != first.end()) source[k] = found->second;
+    first.emplace(std::move(offset), k);
+  }
+  return source;
+}
+
+/// Bounds of the tiles in one ascending list. At most kTileRows pairs lie in a tile, so each bound is near the last.
+void cut_tiles(const int32_t* positions, int64_t count, int64_t tiles, int64_t* bounds) {
+  constexpr int64_t kRows = KernelMap::kTileRows;
+  bounds[0] = 0;
+  for (int64_t tile = 1; tile <= tiles; ++tile) {
+    const int32_t* from = positions + bounds[tile - 1];
+    const int32_t* end = positions + std::min(bounds[tile - 1] + kRows, count);
+    // The last bound exceeds int32 where sizes come close to it.
+    bounds[tile] = std::lower_bound(from, end, tile * kRows,
+                                    [](int32_t position, int64_t bound) { return position < bound; }) -
+                   positions;
+  }
+}
+
+}  // namespace
+
+KernelMapPtr KernelMap::build(CoordinateMapPtr in, CoordinateMapPtr out, std::span<const int64_t> offsets) {
+  const int64_t axes = in->dimension();
+  require(out->dimension() == axes, "KernelMap::build", "the output has ", out->dimension(), " axes, expected ", axes,
+          " as the input has");
+  require(!offsets.empty() && offsets.size() % axes == 0, "KernelMap::build", "there are ", offsets.size(),
+          " offset values, expected a multiple of ", axes);
+  auto body = std::make_shared<Body>();
+  const std::vector<size_t> source = find_mirrors(offsets, axes, in == out);
+  for (size_t k = 0; k < source.size(); ++k) body->views.push_back({source[k], source[k] != k});
+  body->lists = search_pairs(*in, *out, offsets, source);
+  const CoordinateMapPtr maps[] = {std::move(in), std::move(out)};
+  for (int which : {0, 1}) {
+    body->sides[which].size = maps[which]->size();
+    body->sides[which].order = maps[which]->order();
+    body->sides[which].map = maps[which];
+  }
+  return KernelMapPtr::unsafe_steal_from_new(new KernelMap(std::move(body), false));
+}
+
+KernelMapPtr KernelMap::identity(int64_t rows) {
+  require(rows >= 0 && rows < (int64_t{1} << 31) - 1, "KernelMap::identity", "there are ", rows,
+          " rows, expected 0 to 2^31 - 2");
+  auto body = std::make_shared<Body>();
+  body->lists.push_back(PairList::identity(rows));
+  body->views.push_back({0, false});
+  for (Side& side : body->sides) side.size = rows;
+  return KernelMapPtr::unsafe_steal_from_new(new KernelMap(std::move(body), false));
+}
+
+KernelMap::Side& KernelMap::side(int which) const { return body_->sides[exchanged_ ? 1 - which : which]; }
+
+int64_t KernelMap::volume() const { return static_cast<int64_t>(body_->views.size()); }
+
+int64_t KernelMap::pair_count() const {
+  int64_t sum = 0;
+  for (int64_t k = 0; k < volume(); ++k) sum += pairs(k).count;
+  return sum;
+}
+
+KernelMap::Pairs KernelMap::pairs(int64_t offset) const {
+  const Body::View view = body_->views[offset];
+  const PairList& list = body_->lists[view.list];
+  Pairs pairs{list.in(), list.out(), list.count()};
+  if (view.exchanged != exchanged_) std::swap(pairs.in, pairs.out);
+  return pairs;
+}
+
+const int64_t* KernelMap::tile_bounds(int64_t offset) const {
+  Side& outputs = side(1);
+  const int64_t tiles = tile_count();
+  std::call_once(outputs.tiles_once, [&] {
+    outputs.tiles.resize(volume() * (tiles + 1));
+    at::parallel_for(0, volume(), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k)
+        cut_tiles(pairs(k).out, pairs(k).count, tiles, outputs.tiles.data() + k * (tiles + 1));
+    });
+  });
+  return outputs.tiles.data() + offset * (tiles + 1);
+}
+
+KernelMapPtr KernelMap::transposed() const { return KernelMapPtr::unsafe_steal_from_new(new KernelMap(body_, !exchanged_)); }
+
+at::Tensor KernelMap::rows(int64_t offset) const {
+  const Pairs list = pairs(offset);
+  at::Tensor result = at::empty({2, list.count}, at::kLong);
+  int64_t* in = result.mutable_data_ptr<int64_t>();
+  int64_t* out = in + list.count;
+  for (int64_t i = 0; i < list.count; ++i) {
+    in[i] = in_order().empty() ? list.in[i] : in_order()[list.in[i]];
+    out[i] = out_order().empty() ? list.out[i] : out_order()[list.out[i]];
+  }
+  return result;
+}
+
+c10::intrusive_ptr<RowMap> KernelMap::row_map() const {
+  Side& outputs = side(1);
+  std::call_once(outputs.rows_once, [&] {
+    // Count, then fill in order of the offsets.
+    std::vector<int64_t> bounds(out_size() + 1, 0);
+    for (int64_t k = 0; k < volume(); ++k) {
+      const Pairs list = pairs(k);
+      for (int64_t i = 0; i < list.count; ++i)
+        ++bounds[(out_order().empty() ? list.out[i] : out_order()[list.out[i]]) + 1];
+    }
+    std::partial_sum(bounds.begin(), bounds.end(), bounds.begin());
+    std::vector<int32_t> columns(bounds.back());
+    std::vector<int64_t> next(bounds.begin(), bounds.end() - 1);
+    for (int64_t k = 0; k < volume(); ++k) {
+      const Pairs list = pairs(k);
+      for (int64_t i = 0; i < list.count; ++i)
+        columns[next[out_order().empty() ? list.out[i] : out_order()[list.out[i]]]++] =
+            in_order().empty() ? list.in[i] : in_order()[list.in[i]];
+    }
+    outputs.rows = RowMap::from_bounds(std::move(bounds), std::move(columns), in_size());
+  });
+  return outputs.rows;
+}
+
+int64_t KernelMap::bytes() const {
+  int64_t sum = 0;
+  for (const PairList& list : body_->lists) sum += list.bytes();
+  for (const Side& one : body_->sides) sum += static_cast<int64_t>(one.tiles.size() * sizeof(int64_t));
+  return sum;
+}
+
+}  // namespace lockstep::sparse

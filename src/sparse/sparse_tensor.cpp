@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/sparse/sparse_tensor.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+#include "lockstep/sparse/rows.h"
+#include "sparse/checks.h"
+#include "sparse/keys.h"
+
+namespace lockstep::sparse {
+namespace {
+
+CoordinateManagerPtr manager_for(CoordinateManagerPtr given, const at::Tensor& coordinates) {
+  if (given) return given;
+  if (CoordinateManagerPtr shared = global_coordinate_manager()) return shared;
+  require(coordinates.defined() && coordinates.dim() == 2, "SparseTensor", "coordinates are ", describe(coordinates),
+          ", expected Int [N, 1 + D]");
+  return std::make_shared<CoordinateManager>(coordinates.size(1) - 1);
+}
+
+at::Tensor quantize(const at::Tensor& features, const CoordinateManager::Inserted& inserted, int64_t size,
+                    Quantization quantization) {
+  if (!inserted.inverse.defined()) return features;
+  require(quantization != Quantization::none, "SparseTensor", "there are ", features.size(0) - size,
+          " rows whose coordinates occur before, expected different ones, or another quantization");
+  if (quantization == Quantization::first) return take_rows(features, inserted.unique);
+  const at::Tensor rows = at::arange(features.size(0));
+  const RowMapPtr map = RowMap::from_entries(inserted.inverse, rows, size, features.size(0));
+  if (quantization == Quantization::sum) return sum_rows(features, map);
+  return quantization == Quantization::average ? mean_rows(features, map) : max_rows(features, map);
+}
+
+/// The corners of the grid around real points, with linear weights: entries (row, corner's row).
+std::pair<RowMapPtr, at::Tensor> corners(const CoordinateMap& map, const AxisValues& tensor_stride,
+                                         const at::Tensor& coordinates) {
+  const int64_t axes = map.dimension(), count = coordinates.size(0);
+  const at::Tensor given = coordinates.to(at::kDouble).contiguous();
+  const double* point = given.const_data_ptr<double>();
+  std::vector<int64_t> rows;
+  std::vector<double> weights;
+  at::Tensor corner = at::empty({count << axes, axes + 1}, at::kInt);
+  int32_t* to = corner.mutable_data_ptr<int32_t>();
+  for (int64_t i = 0; i < count; ++i, point += axes + 1)
+    for (int64_t bits = 0; bits < int64_t{1} << axes; ++bits) {
+      double weight = 1;
+      *to++ = static_cast<int32_t>(point[0]);
+      for (int64_t axis = 0; axis < axes; ++axis) {
+        const double step = static_cast<double>(tensor_stride[axis]), low = std::floor(point[axis + 1] / step) * step;
+        const double share = (point[axis + 1] - low) / step;
+        const bool upper = bits >> axis & 1;
+        const double value = low + (upper ? step : 0);
+        require(value >= -2147483648.0 && value <= 2147483647.0, "interpolate", "a coordinate is ", point[axis + 1],
+                ", expected one within int32");
+        weight *= upper ? share : 1 - share;
+        *to++ = static_cast<int32_t>(value);
+      }
+      rows.push_back(i);
+      weights.push_back(weight);
+    }
+  const at::Tensor found = map.find(corner);
+  const at::Tensor kept = at::nonzero(found.ge(0)).squeeze(1);
+  RowMapPtr entries = RowMap::from_entries(at::tensor(rows, at::kLong).index_select(0, kept),
+                                           found.index_select(0, kept), count, map.size());
+  return {std::move(entries), at::tensor(weights, at::kDouble).index_select(0, kept)};
+}
+
+}  // namespace
+
+SparseTensor::SparseTensor(const at::Tensor& features, const at::Tensor& coordinates, AxisValues tensor_stride,
+                           Quantization quantization, CoordinateManagerPtr manager)
+    : manager_(manager_for(std::move(manager), coordinates)) {
+  check_features("SparseTensor", features, coordinates.defined() && coordinates.dim() > 0 ? coordinates.size(0) : 0);
+  if (tensor_stride.empty()) tensor_stride.assign(manager_->dimension(), 1);
+  CoordinateManager::Inserted inserted = manager_->insert(coordinates, std::move(tensor_stride));
+  key_ = inserted.key;
+  map_ = manager_->map(key_);
+  features_ = quantize(features, inserted, map_->size(), quantization);
+  unique_ = inserted.unique;
+  inverse_ = inserted.inverse;
+}
+
+SparseTensor::SparseTensor(at::Tensor features, CoordinateMapKey key, CoordinateManagerPtr manager)
+    : features_(std::move(features)), key_(std::move(key)), manager_(std::move(manager)) {
+  require(manager_ != nullptr, "SparseTensor", "there is no manager, expected the one that knows '", key_.to_string(), "'");
+  map_ = manager_->map(key_);
+  check_features("SparseTensor", features_, map_->size());
+}
+
+at::Tensor SparseTensor::unique_index() const { return unique_.defined() ? unique_ : at::arange(size()); }
+at::Tensor SparseTensor::inverse_mapping() const { return inverse_.defined() ? inverse_ : at::arange(size()); }
+
+SparseTensor SparseTensor::with_features(at::Tensor features) const {
+  check_features("SparseTensor", features, size());
+  SparseTensor other = *this;
+  other.features_ = std::move(features);
+  return other;
+}
+
+SparseTensor SparseTensor::to(at::Device device) const {
+  require(device.is_cpu(), "SparseTensor::to", "device is ", device.str(), ", expected cpu: this build's sparse engine runs there alone");
+  return with_features(features_.to(device));
+}
+
+std::vector<int64_t> SparseTensor::batch_indices() const {
+  const at::Tensor origins = manager_->map(manager_->origin(key_))->coordinates();
+  std::vector<int64_t> batches;
+  for (int64_t i = 0; i < origins.size(0); ++i)
+    batches.push_back(origins.const_data_ptr<int32_t>()[i * origins.size(1)]);
+  return batches;
+}
+
+at::Tensor SparseTensor::rows_at(int64_t batch) const {
+  return at::nonzero(coordinates().select(1, 0).eq(batch)).squeeze(1);
+}
+
+at::Tensor SparseTensor::coordinates_at(int64_t batch) const {
+  return coordinates().index_select(0, rows_at(batch)).slice(1, 1);
+}
+
+std::vector<at::Tensor> SparseTensor::decomposed_features() const {
+  std::vector<at::Tensor> parts;
+  const std::vector<int64_t> batches = batch_indices();
+  for (int64_t b = 0; !batches.empty() && b <= batches.back(); ++b) parts.push_back(features_at(b));
+  return parts;
+}
+
+std::vector<at::Tensor> SparseTensor::decomposed_coordinates() const {
+  std::vector<at::Tensor> parts;
+  const std::vector<int64_t> batches = batch_indices();
+  for (int64_t b = 0; !batches.empty() && b <= batches.back(); ++b) parts.push_back(coordinates_at(b));
+  return parts;
+}
+
+std::pair<at::Tensor, at::Tensor> SparseTensor::dense(const std::optional<std::vector<int64_t>>& shape,
+                                                      const std::optional<AxisValues>& minimum) const {
+  const char* name = "SparseTensor::dense";
+  const int64_t axes = dimension();
+  require(!shape || static_cast<int64_t>(shape->size()) == axes + 2, name, "shape is ",
+          shape ? sparse::to_string(*shape) : "", ", expected [batches, C] and ", axes, " extents");
+  require(!minimum || static_cast<int64_t>(minimum->size()) == axes, name, "minimum is ",
+          minimum ? sparse::to_string(*minimum) : "", ", expected ", axes, " values");
+  const Box& box = map().box();
+  AxisValues corner(axes, 0);
+  std::vector<int64_t> extents = {size() == 0 ? 0 : box.high[0] + 1, channels()};
+  if (shape) require((*shape)[1] == channels(), name, "shape is ", sparse::to_string(*shape), ", expected ", channels(),
+                     " channels");
+  for (int64_t axis = 0; axis < axes; ++axis) {
+    const int64_t step = tensor_stride()[axis];
+    require(step > 0, name, "tensor stride is ", sparse::to_string(tensor_stride()), ", expected positive values");
+    if (minimum) require((*minimum)[axis] % step == 0, name, "minimum is ", sparse::to_string(*minimum),
+                         ", expected multiples of the tensor stride ", sparse::to_string(tensor_stride()));
+    corner[axis] = minimum ? (*minimum)[axis] : size() == 0 ? 0 : box.low[axis + 1];
+    extents.push_back(size() == 0 ? 0 : std::max<int64_t>(0, (box.high[axis + 1] - corner[axis]) / step + 1));
+  }
+  if (shape) extents = *shape;
+  const at::Tensor rows = coordinates().to(at::kLong);
+  at::Tensor flat = at::zeros({size()}, at::kLong);
+  for (int64_t column = 0; column <= axes; ++column) {
+    at::Tensor value = rows.select(1, column);
+    if (column > 0)
+      value = at::floor_divide(value - corner[column - 1], at::scalar_tensor(tensor_stride()[column - 1], at::kLong));
+    const int64_t extent = extents[column == 0 ? 0 : column + 1];
+    if (size() > 0)
+      require(value.min().item<int64_t>() >= 0 && value.max().item<int64_t>() < extent, name, "coordinates ",
+              value.min().item<int64_t>(), " to ", value.max().item<int64_t>(), " from the corner on column ", column,
+              " don't fit the shape ", sparse::to_string(extents));
+    flat = flat * extent + value;
+  }
+  // [batches, extents..., C] is a table of rows; the channels then move to the front.
+  int64_t cells = 1;
+  std::vector<int64_t> last = extents, order = {0, axes + 1};
+  last.erase(last.begin() + 1);
+  for (const int64_t extent : last) cells *= extent;
+  last.push_back(channels());
+  for (int64_t axis = 0; axis < axes; ++axis) order.push_back(axis + 1);
+  const at::Tensor table = put_rows(features_, flat, cells);
+  return {table.reshape(last).permute(order).contiguous(), at::tensor(corner, at::kLong)};
+}
+
+at::Tensor SparseTensor::features_at_coordinates(const at::Tensor& coordinates) const {
+  return sum_rows(features_, RowMap::from_index(map().find(coordinates), size()));
+}
+
+at::Tensor SparseTensor::interpolate(const at::Tensor& coordinates) const {
+  require(coordinates.dim() == 2 && coordinates.size(1) == dimension() + 1 && coordinates.device().is_cpu(),
+          "interpolate", "coordinates are ", describe(coordinates), ", expected [M, ", dimension() + 1, "] on cpu");
+  const auto [entries, weights] = corners(map(), tensor_stride(), coordinates);
+  return weigh_rows(features_, entries, weights.to(features_.scalar_type()));
+}
+
+std::string SparseTensor::to_string() const {
+  if (!defined()) return "SparseTensor()";
+  return text("SparseTensor(", size(), " points, ", channels(), " channels, ", c10::toString(features_.scalar_type()),
+              ", D = ", dimension(), ", ", key_.to_string(), ")");
+}
+
+}  // namespace lockstep::sparse
