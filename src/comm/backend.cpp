@@ -10,8 +10,8 @@
 namespace lockstep::comm {
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "gather", "scatter",
-                                   "broadcast",  "all_to_all",     "reduce_nodes", "send",  "recv",   "barrier"};
+  constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "gather", "scatter", "broadcast",
+                                   "all_to_all", "reduce_nodes",   "send",       "recv",   "barrier"};
   return names[static_cast<int>(kind)];
 }
 
@@ -24,7 +24,9 @@ void write_tensors(std::ostream& out, const TensorList& tensors) {
   if (tensors.size() > 3) out << ", ... " << tensors.size() << " tensors";
 }
 
-bool is_reduction(Kind kind) { return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce_nodes; }
+bool is_reduction(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce_nodes;
+}
 
 }  // namespace
 

@@ -14,7 +14,9 @@
 namespace lockstep::comm {
 namespace {
 
-bool started_by_mpi(const Environment& place) { return place.launcher == "openmpi" || place.launcher == "mpich"; }
+bool started_by_mpi(const Environment& place) {
+  return place.launcher == "openmpi" || place.launcher == "mpich";
+}
 
 std::string choose_backend(const Environment& place) {
   if (has_mpi() && started_by_mpi(place)) return "mpi";
@@ -48,17 +50,22 @@ Group connect(const Environment& place, const ConnectOptions& options) {
     require(started_by_mpi(place), "connect", "backend mpi, but the launcher is ", place.launcher, ", expected mpirun");
     return Group(make_transport_backend(make_mpi_transport(), options.timeout));
   }
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
+  const auto store =
+      c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
   if (backend == "nccl")
-    return Group(make_transport_backend(make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout), options.timeout));
+    return Group(make_transport_backend(
+        make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout), options.timeout));
   const std::string address = options.interface.empty() ? address_towards(place.store_host) : options.interface;
   try {
-    return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, options.timeout), options.timeout));
+    return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, options.timeout),
+                                        options.timeout));
   } catch (const TransportFailure& failure) {
     throw CommError(failure.peer, "connect", options.timeout.count() / 1000.0, text("connect: ", failure.what()));
   }
 }
 
-Group connect(const ConnectOptions& options) { return connect(read_environment(), options); }
+Group connect(const ConnectOptions& options) {
+  return connect(read_environment(), options);
+}
 
 }  // namespace lockstep::comm

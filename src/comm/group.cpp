@@ -14,7 +14,9 @@
 namespace lockstep::comm {
 namespace {
 
-bool is_supported(at::ScalarType dtype) { return dtype != at::kByte && is_reducible(dtype); }
+bool is_supported(at::ScalarType dtype) {
+  return dtype != at::kByte && is_reducible(dtype);
+}
 
 // A call in the making: checks its tensors, makes them contiguous and remembers what to copy back.
 class Draft {
@@ -80,7 +82,8 @@ class Draft {
 
   void check(const at::Tensor& tensor, const char* what) const {
     require(tensor.defined(), name(), what, " is undefined, expected a tensor");
-    require(tensor.layout() == at::kStrided, name(), what, " has layout ", tensor.layout(), ", expected a dense tensor");
+    require(tensor.layout() == at::kStrided, name(), what, " has layout ", tensor.layout(),
+            ", expected a dense tensor");
     require(is_supported(tensor.scalar_type()), name(), what, " has dtype ", tensor.scalar_type(),
             ", expected float32, float64, float16, bfloat16, int32, int64 or bool");
     require(tensor.is_cpu() || tensor.is_cuda(), name(), what, " is on ", tensor.device(), ", expected cpu or cuda");
@@ -105,7 +108,8 @@ int64_t row_elements(const at::Tensor& tensor) {
 }
 
 // Rows for each rank, as elements.
-std::vector<int64_t> element_counts(const at::Tensor& tensor, std::span<const int64_t> rows, int size, const char* what) {
+std::vector<int64_t> element_counts(const at::Tensor& tensor, std::span<const int64_t> rows, int size,
+                                    const char* what) {
   require(static_cast<int>(rows.size()) == size, "all_to_all", "got ", rows.size(), " ", what, ", expected ", size);
   std::vector<int64_t> counts;
   int64_t sum = 0;
@@ -124,10 +128,18 @@ std::vector<int64_t> element_counts(const at::Tensor& tensor, std::span<const in
 Group::Group() : Group(local_groups(1)[0]) {}
 Group::Group(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
-int Group::rank() const { return backend_->rank(); }
-int Group::size() const { return backend_->size(); }
-std::string Group::backend() const { return backend_->name(); }
-std::chrono::milliseconds Group::timeout() const { return backend_->timeout(); }
+int Group::rank() const {
+  return backend_->rank();
+}
+int Group::size() const {
+  return backend_->size();
+}
+std::string Group::backend() const {
+  return backend_->name();
+}
+std::chrono::milliseconds Group::timeout() const {
+  return backend_->timeout();
+}
 
 Work Group::all_reduce(const TensorList& tensors, ReduceOp op, CallOptions options) const {
   Draft draft(*backend_, Kind::all_reduce, options);
@@ -237,7 +249,9 @@ Work Group::recv(const at::Tensor& tensor, int from, int tag, CallOptions option
   return draft.post(*backend_);
 }
 
-Work Group::barrier(CallOptions options) const { return Draft(*backend_, Kind::barrier, options).post(*backend_); }
+Work Group::barrier(CallOptions options) const {
+  return Draft(*backend_, Kind::barrier, options).post(*backend_);
+}
 
 Group Group::split(int color, int key) const {
   const auto mine = at::tensor({static_cast<int64_t>(color), static_cast<int64_t>(key)}, at::kLong);
@@ -254,9 +268,13 @@ Group Group::split(int color, int key) const {
   return Group(backend_->subgroup(members, number));
 }
 
-void Group::finish() const { barrier().wait(); }
+void Group::finish() const {
+  barrier().wait();
+}
 
-void Group::abort(const std::string& reason) const { backend_->abort(reason); }
+void Group::abort(const std::string& reason) const {
+  backend_->abort(reason);
+}
 
 std::chrono::milliseconds default_timeout() {
   const char* text = std::getenv("LOCKSTEP_TIMEOUT");

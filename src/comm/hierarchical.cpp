@@ -63,7 +63,8 @@ class Hierarchical : public Backend {
         return;
       }
       case Kind::all_gather:
-        for (size_t t = 0; t < call.inputs.size(); ++t) all_gather(call, call.inputs[t].flatten(), call.outputs[t].flatten());
+        for (size_t t = 0; t < call.inputs.size(); ++t)
+          all_gather(call, call.inputs[t].flatten(), call.outputs[t].flatten());
         return;
       case Kind::broadcast:
         return broadcast(call);

@@ -56,7 +56,8 @@ c10::intrusive_ptr<c10d::Store> meet_by_file(const Environment& place, std::chro
   int port = 0;
   while (!(std::ifstream(path) >> port)) {
     if (Clock::now() > deadline)
-      throw CommError(0, "connect", timeout.count() / 1000.0, text("connect: rank 0 did not publish its port in ", path.string()));
+      throw CommError(0, "connect", timeout.count() / 1000.0,
+                      text("connect: rank 0 did not publish its port in ", path.string()));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   auto store = make_store(place.store_host, port, false, timeout);
@@ -74,8 +75,8 @@ c10::intrusive_ptr<c10d::Store> open_store(const Environment& place, std::chrono
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();
     throw CommError(0, "connect", std::chrono::duration<double>(Clock::now() - start).count(),
-                    text("connect: no store at ", place.store_host, " port ", place.store_port, " for rank ", place.rank,
-                         " (", why.substr(0, why.find('\n')), ")"));
+                    text("connect: no store at ", place.store_host, " port ", place.store_port, " for rank ",
+                         place.rank, " (", why.substr(0, why.find('\n')), ")"));
   }
 }
 

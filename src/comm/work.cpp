@@ -19,7 +19,9 @@ struct Work::Shared {
 Work::Work(std::shared_ptr<WorkState> state, std::function<void()> finish)
     : shared_(std::make_shared<Shared>(Shared{std::move(state), std::move(finish)})) {}
 
-void Work::wait() { wait_for(std::chrono::hours(24 * 365)); }
+void Work::wait() {
+  wait_for(std::chrono::hours(24 * 365));
+}
 
 bool Work::wait_for(std::chrono::milliseconds time) {
   if (!shared_) return true;
@@ -28,6 +30,8 @@ bool Work::wait_for(std::chrono::milliseconds time) {
   return true;
 }
 
-bool Work::done() const { return !shared_ || shared_->state->done(); }
+bool Work::done() const {
+  return !shared_ || shared_->state->done();
+}
 
 }  // namespace lockstep::comm

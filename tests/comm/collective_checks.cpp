@@ -15,7 +15,8 @@ void expect_equal(const at::Tensor& got, const at::Tensor& expected, const Group
   const auto differ = (got != expected).flatten().nonzero();
   const int64_t at = differ.numel() > 0 ? differ[0].item<int64_t>() : -1;
   throw std::runtime_error(text(what, " on rank ", group.rank(), " of ", group.size(), " (", group.backend(), "), ",
-                                got.scalar_type(), got.sizes(), ": ", differ.numel(), " elements differ, first at ", at));
+                                got.scalar_type(), got.sizes(), ": ", differ.numel(), " elements differ, first at ",
+                                at));
 }
 
 at::Tensor combine(ReduceOp op, const at::Tensor& a, const at::Tensor& b) {
@@ -109,11 +110,12 @@ void check_coalesced(const Group& group, at::ScalarType dtype) {
   group.broadcast(roots, group.size() - 1).wait();
   group.all_reduce(tensors).wait();
   for (size_t t = 0; t < lengths.size(); ++t) {
-    expect_equal(tensors[t], tree_reference(ReduceOp::sum, group.size(), lengths[t], dtype, t), group, "all_reduce of a list");
+    expect_equal(tensors[t], tree_reference(ReduceOp::sum, group.size(), lengths[t], dtype, t), group,
+                 "all_reduce of a list");
     expect_equal(roots[t], contribution(group.size() - 1, lengths[t], dtype, t), group, "broadcast of a list");
     for (int r = 0; r < group.size(); ++r)
-      expect_equal(wholes[t].slice(0, r * lengths[t], (r + 1) * lengths[t]), contribution(r, lengths[t], dtype, t), group,
-                   "all_gather of a list");
+      expect_equal(wholes[t].slice(0, r * lengths[t], (r + 1) * lengths[t]), contribution(r, lengths[t], dtype, t),
+                   group, "all_gather of a list");
   }
 }
 
@@ -122,15 +124,19 @@ void check_ring(const Group& group, int64_t length, at::ScalarType dtype) {
   group.all_reduce(tensor, ReduceOp::sum, {.order = Order::ring}).wait();
   const auto expected = tree_reference(ReduceOp::sum, group.size(), length, dtype);
   const bool low = dtype == at::kHalf || dtype == at::kBFloat16;
-  const bool close = at::isFloatingType(dtype) ? at::allclose(tensor.to(at::kDouble), expected.to(at::kDouble), low ? 0.05 : 1e-4, low ? 8 : 1e-3)
+  const bool close = at::isFloatingType(dtype) ? at::allclose(tensor.to(at::kDouble), expected.to(at::kDouble),
+                                                              low ? 0.05 : 1e-4, low ? 8 : 1e-3)
                                                : at::equal(tensor, expected);
-  if (!close) throw std::runtime_error(text("ring all_reduce of ", dtype, "[", length, "] on rank ", group.rank(), " is wrong"));
+  if (!close)
+    throw std::runtime_error(text("ring all_reduce of ", dtype, "[", length, "] on rank ", group.rank(), " is wrong"));
 }
 
 void check_reduce_scatter(const Group& group, int64_t length, at::ScalarType dtype) {
   for (ReduceOp op : operations(dtype)) {
     const auto input = contribution(group.rank(), length * group.size(), dtype);
-    const auto mine = [&](const at::Tensor& whole) { return whole.slice(0, group.rank() * length, (group.rank() + 1) * length); };
+    const auto mine = [&](const at::Tensor& whole) {
+      return whole.slice(0, group.rank() * length, (group.rank() + 1) * length);
+    };
     const auto expected = mine(tree_reference(op, group.size(), length * group.size(), dtype));
     auto output = at::empty({length}, dtype);
     group.reduce_scatter(output, input, op).wait();
@@ -196,10 +202,13 @@ void check_all_to_all(const Group& group, int64_t length, at::ScalarType dtype) 
   expect_equal(output, wanted, group, "all_to_all with counts");
 
   auto even = at::empty({group.size(), length}, dtype);
-  group.all_to_all(even, contribution(group.rank(), group.size() * length, dtype).reshape({group.size(), length})).wait();
+  group.all_to_all(even, contribution(group.rank(), group.size() * length, dtype).reshape({group.size(), length}))
+      .wait();
   for (int r = 0; r < group.size(); ++r)
-    expect_equal(even[r], contribution(r, group.size() * length, dtype).slice(0, group.rank() * length, (group.rank() + 1) * length), group,
-                 "all_to_all");
+    expect_equal(
+        even[r],
+        contribution(r, group.size() * length, dtype).slice(0, group.rank() * length, (group.rank() + 1) * length),
+        group, "all_to_all");
 }
 
 void check_messages(const Group& group, int64_t length, at::ScalarType dtype) {
@@ -249,7 +258,8 @@ void check_asynchronous(const Group& group) {
     works[i].wait();
     works[i].wait();  // a second time changes nothing
     if (!works[i].done()) throw std::runtime_error("an operation that was waited for is not done");
-    expect_equal(tensors[i], tree_reference(ReduceOp::sum, group.size(), 100 * i, at::kFloat, i), group, "one of many all_reduce");
+    expect_equal(tensors[i], tree_reference(ReduceOp::sum, group.size(), 100 * i, at::kFloat, i), group,
+                 "one of many all_reduce");
   }
 }
 
@@ -265,7 +275,8 @@ void check_split(const Group& group) {
   for (int r = group.rank() % 2; r < group.size(); r += 2) expected += r;
   expect_equal(sum, at::full({1000}, expected, at::kLong), group, "all_reduce of a part");
   const auto alone = group.split(group.rank() == 0 ? -1 : 1);
-  if (alone.size() != (group.rank() == 0 ? 1 : group.size() - 1)) throw std::runtime_error("split without rank 0 is wrong");
+  if (alone.size() != (group.rank() == 0 ? 1 : group.size() - 1))
+    throw std::runtime_error("split without rank 0 is wrong");
   alone.barrier().wait();
 }
 

@@ -29,7 +29,8 @@ void run_ranks(const std::vector<int>& threads, const std::function<void(const G
   const int processes = static_cast<int>(threads.size());
   const auto store = c10::make_intrusive<c10d::HashStore>();
   lockstep::testing::run_threads(processes, [&](int process) {
-    const Group between(make_transport_backend(make_gloo_transport(store, process, processes, "127.0.0.1", timeout), timeout));
+    const Group between(
+        make_transport_backend(make_gloo_transport(store, process, processes, "127.0.0.1", timeout), timeout));
     auto members = local_groups(threads[process], timeout);
     lockstep::testing::run_threads(threads[process], [&](int thread) {
       const Group within = std::exchange(members[thread], Group());
@@ -40,8 +41,8 @@ void run_ranks(const std::vector<int>& threads, const std::function<void(const G
 
 class Placements : public ::testing::TestWithParam<std::vector<int>> {};
 INSTANTIATE_TEST_SUITE_P(Threads, Placements,
-                         ::testing::Values(std::vector{1, 1}, std::vector{2, 2}, std::vector{1, 3}, std::vector{3, 3, 2},
-                                           std::vector{4, 4}));
+                         ::testing::Values(std::vector{1, 1}, std::vector{2, 2}, std::vector{1, 3},
+                                           std::vector{3, 3, 2}, std::vector{4, 4}));
 
 TEST_P(Placements, EveryCollectiveGivesWhatItsDefinitionSays) {
   SKIP_WITHOUT_GLOO();

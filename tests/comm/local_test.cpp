@@ -11,10 +11,10 @@
 namespace lockstep::comm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using testing::contribution;
+using ::testing::HasSubstr;
 
 void run_ranks(int size, const std::function<void(const Group&)>& body, milliseconds timeout = milliseconds(20000)) {
   at::set_num_threads(1);
@@ -43,7 +43,9 @@ TEST_P(LocalRanks, EveryCollectiveGivesWhatItsDefinitionSays) {
   run_ranks(GetParam(), [](const Group& group) { testing::check_everything(group); });
 }
 
-TEST(Local, AGroupOfOneIsAWorkingGroup) { testing::check_everything(Group(), 4096); }
+TEST(Local, AGroupOfOneIsAWorkingGroup) {
+  testing::check_everything(Group(), 4096);
+}
 
 TEST(Local, AThousandSmallOperationsAgree) {
   run_ranks(3, [](const Group& group) {
@@ -92,7 +94,8 @@ TEST(Local, ARankThatDoesNotComeIsNamedOnAllOthers) {
           EXPECT_THAT(error.what(), HasSubstr("rank 1 did not come"));
           return;
         }
-        const auto error = error_of([&] { group.all_reduce(one, ReduceOp::sum, {.timeout = milliseconds(200)}).wait(); });
+        const auto error =
+            error_of([&] { group.all_reduce(one, ReduceOp::sum, {.timeout = milliseconds(200)}).wait(); });
         EXPECT_EQ(error.rank(), 1);
         EXPECT_EQ(error.operation(), "all_reduce");
         EXPECT_GE(error.seconds(), 0.15);
@@ -126,7 +129,8 @@ TEST(Local, WhatARankPostedBeforeItLeftStillCounts) {
 }
 
 TEST(Local, DifferentCallsAreAnErrorThatNamesBoth) {
-  const auto expect_mismatch = [](const std::function<void(const Group&)>& body, const std::string& first, const std::string& second) {
+  const auto expect_mismatch = [](const std::function<void(const Group&)>& body, const std::string& first,
+                                  const std::string& second) {
     run_ranks(2, [&](const Group& group) {
       const auto error = error_of([&] { body(group); });
       EXPECT_THAT(error.what(), AllOf(HasSubstr(first), HasSubstr(second)));
@@ -135,13 +139,15 @@ TEST(Local, DifferentCallsAreAnErrorThatNamesBoth) {
   expect_mismatch([](const Group& g) { g.rank() == 0 ? g.barrier().wait() : g.all_reduce(at::ones({3})).wait(); },
                   "rank 0 called barrier()", "rank 1 called all_reduce(sum, Float[3])");
   expect_mismatch([](const Group& g) { g.all_reduce(at::ones({3 + g.rank()})).wait(); }, "Float[3]", "Float[4]");
-  expect_mismatch([](const Group& g) { g.all_reduce(at::ones({3}, g.rank() ? at::kInt : at::kLong)).wait(); }, "Int[3]", "Long[3]");
+  expect_mismatch([](const Group& g) { g.all_reduce(at::ones({3}, g.rank() ? at::kInt : at::kLong)).wait(); }, "Int[3]",
+                  "Long[3]");
   expect_mismatch([](const Group& g) { g.broadcast(at::ones({3}), g.rank()).wait(); }, "root 0", "root 1");
   expect_mismatch([](const Group& g) { g.rank() ? g.send(at::ones({3}), 0).wait() : g.recv(at::ones({2}), 1).wait(); },
                   "send(Float[3]", "recv(Float[2]");
   const std::vector<int64_t> one{1, 1}, two{2, 0};
-  expect_mismatch([&](const Group& g) { g.all_to_all(at::ones({2}), at::zeros({2}), one, g.rank() ? two : one).wait(); },
-                  "all_to_all: rank 1 sends", "elements to rank");
+  expect_mismatch(
+      [&](const Group& g) { g.all_to_all(at::ones({2}), at::zeros({2}), one, g.rank() ? two : one).wait(); },
+      "all_to_all: rank 1 sends", "elements to rank");
 }
 
 TEST(Local, AnAbortedGroupFailsWithItsReasonEverywhere) {
@@ -178,10 +184,14 @@ TEST(Group, RefusesBadArgumentsAndSaysWhatItExpected) {
     return "no error";
   };
   EXPECT_THAT(message_of([&] { group.all_reduce(at::Tensor()).wait(); }), HasSubstr("all_reduce: tensor is undefined"));
-  EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kComplexFloat)).wait(); }), HasSubstr("expected float32"));
-  EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kInt), ReduceOp::mean).wait(); }), HasSubstr("mean of Int"));
-  EXPECT_THAT(message_of([&] { group.broadcast(at::ones({2}), 1).wait(); }), HasSubstr("root is rank 1, expected 0 to 0"));
-  EXPECT_THAT(message_of([&] { group.all_gather(at::ones({3}), at::ones({2})).wait(); }), HasSubstr("1 times the elements"));
+  EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kComplexFloat)).wait(); }),
+              HasSubstr("expected float32"));
+  EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kInt), ReduceOp::mean).wait(); }),
+              HasSubstr("mean of Int"));
+  EXPECT_THAT(message_of([&] { group.broadcast(at::ones({2}), 1).wait(); }),
+              HasSubstr("root is rank 1, expected 0 to 0"));
+  EXPECT_THAT(message_of([&] { group.all_gather(at::ones({3}), at::ones({2})).wait(); }),
+              HasSubstr("1 times the elements"));
   EXPECT_THAT(message_of([&] { group.send(at::ones({3}), 0).wait(); }), HasSubstr("expected another"));
   EXPECT_THAT(message_of([&] { local_groups(0); }), HasSubstr("size is 0"));
 }

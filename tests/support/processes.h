@@ -9,12 +9,13 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <vector>
 #include <thread>
+#include <vector>
 
 namespace lockstep::testing {
 
-/// Real processes, forked from the test. The test must not have started torch's own threads before (at::set_num_threads(1)).
+/// Real processes, forked from the test. The test must not have started torch's own threads before
+/// (at::set_num_threads(1)).
 class Processes {
  public:
   /// Forks `count` children that run body(rank) and exit with 0, or with 1 and a message where it throws.

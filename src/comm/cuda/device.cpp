@@ -48,9 +48,10 @@ void allow_access(int device, const std::byte* memory) {
   cudaPointerAttributes attributes{};
   C10_CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory));
   if (attributes.type != cudaMemoryTypeDevice || attributes.device == device) return;
-  require(at::cuda::get_p2p_access(static_cast<c10::DeviceIndex>(device), static_cast<c10::DeviceIndex>(attributes.device)),
-          "comm", "cuda:", device, " cannot read the memory of cuda:", attributes.device,
-          ", expected GPUs with peer access; use the nccl backend between these");
+  require(
+      at::cuda::get_p2p_access(static_cast<c10::DeviceIndex>(device), static_cast<c10::DeviceIndex>(attributes.device)),
+      "comm", "cuda:", device, " cannot read the memory of cuda:", attributes.device,
+      ", expected GPUs with peer access; use the nccl backend between these");
 }
 
 }  // namespace
@@ -67,8 +68,9 @@ void reduce_on_cuda(int device, const TreeProgram& program, ReduceOp op, at::Sca
   }
   for (const std::byte* source : sources) allow_access(device, source);
   for (const std::byte* destination : destinations) allow_access(device, destination);
-  require(sources.size() <= kCudaReduceMax && destinations.size() <= kCudaReduceMax && program.depth() <= kCudaReduceDepth,
-          "comm", "got ", sources.size(), " sources on one host's GPUs, expected at most ", kCudaReduceMax);
+  require(
+      sources.size() <= kCudaReduceMax && destinations.size() <= kCudaReduceMax && program.depth() <= kCudaReduceDepth,
+      "comm", "got ", sources.size(), " sources on one host's GPUs, expected at most ", kCudaReduceMax);
   CudaReduce job{};
   for (size_t k = 0; k < sources.size(); ++k) {
     job.source[k] = sources[k];

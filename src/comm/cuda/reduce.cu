@@ -3,9 +3,9 @@
 // program's, and nothing is shared between threads. Additions are rounded to the dtype, as on the CPU.
 #include "comm/cuda/reduce.h"
 
+#include <c10/cuda/CUDAException.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
-#include <c10/cuda/CUDAException.h>
 
 #include <algorithm>
 
@@ -34,10 +34,14 @@ __device__ T combine(ReduceOp op, T a, T b) {
   const Value x = static_cast<Value>(a), y = static_cast<Value>(b);
   if (op == ReduceOp::min) return x != x ? a : (y != y || y < x ? b : a);
   if (op == ReduceOp::max) return x != x ? a : (y != y || x < y ? b : a);
-  if constexpr (std::is_same_v<T, bool>) return x || y;
-  else if constexpr (std::is_same_v<T, float>) return __fadd_rn(x, y);
-  else if constexpr (std::is_same_v<T, double>) return __dadd_rn(x, y);
-  else return static_cast<T>(x + y);
+  if constexpr (std::is_same_v<T, bool>)
+    return x || y;
+  else if constexpr (std::is_same_v<T, float>)
+    return __fadd_rn(x, y);
+  else if constexpr (std::is_same_v<T, double>)
+    return __dadd_rn(x, y);
+  else
+    return static_cast<T>(x + y);
 }
 
 template <class T>
@@ -91,7 +95,8 @@ void launch_reduce(const CudaReduce& job, c10::ScalarType dtype, cudaStream_t st
     case c10::ScalarType::Byte:  // a copy, byte by byte
       return launch<uint8_t>(job, stream);
     default:
-      fail("reduce", "dtype is ", c10::toString(dtype), ", expected float32, float64, float16, bfloat16, int32, int64 or bool");
+      fail("reduce", "dtype is ", c10::toString(dtype),
+           ", expected float32, float64, float16, bfloat16, int32, int64 or bool");
   }
 }
 

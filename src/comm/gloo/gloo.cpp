@@ -208,6 +208,8 @@ std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::St
   }
 }
 
-bool has_gloo() { return true; }
+bool has_gloo() {
+  return true;
+}
 
 }  // namespace lockstep::comm

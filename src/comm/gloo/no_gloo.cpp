@@ -9,6 +9,8 @@ std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::St
   fail("gloo", "this build has no Gloo, expected one configured with Gloo's headers (Debian: libgloo-dev)");
 }
 
-bool has_gloo() { return false; }
+bool has_gloo() {
+  return false;
+}
 
 }  // namespace lockstep::comm

@@ -70,8 +70,8 @@ void Exchange::cut() {
                                        : TreeProgram::of_leaves(static_cast<int64_t>(job.sources.size())));
     // On GPUs, each destination's device does its part.
     const auto parts = static_cast<int64_t>(job.devices.size());
-    const int64_t step = parts > 0 ? (job.count + parts - 1) / parts
-                                   : kSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype));
+    const int64_t step =
+        parts > 0 ? (job.count + parts - 1) / parts : kSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype));
     for (int64_t begin = 0; begin < job.count; begin += step)
       slices_.push_back({static_cast<int32_t>(j), begin, std::min(step, job.count - begin),
                          parts > 0 ? job.devices[begin / step] : -1});

@@ -28,7 +28,11 @@ class Exchange {
  public:
   /// `ranks`: who takes part, in the order of their slots.
   Exchange(std::vector<int> ranks, bool spin)
-      : ranks_(std::move(ranks)), spin_(spin), calls_(ranks_.size()), orders_(ranks_.size()), arrived_(ranks_.size(), false) {}
+      : ranks_(std::move(ranks)),
+        spin_(spin),
+        calls_(ranks_.size()),
+        orders_(ranks_.size()),
+        arrived_(ranks_.size(), false) {}
 
   /// Adds a call; true for the last one. Guarded by the hub's mutex.
   bool arrive(int slot, Call call, StreamOrder order);

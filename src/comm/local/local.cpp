@@ -21,7 +21,8 @@ struct Key {
 
 class Hub {
  public:
-  explicit Hub(int size) : size_(size), spin_(size <= static_cast<int>(std::thread::hardware_concurrency())), gone_(size, false) {}
+  explicit Hub(int size)
+      : size_(size), spin_(size <= static_cast<int>(std::thread::hardware_concurrency())), gone_(size, false) {}
 
   int size() const { return size_; }
 
@@ -31,7 +32,8 @@ class Hub {
     auto& slot = open_[key];
     if (!slot) slot = std::make_shared<Exchange>(participants(key), spin_);
     const auto exchange = slot;
-    const bool last = exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call), std::move(order));
+    const bool last =
+        exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call), std::move(order));
     if (failure_) {
       exchange->fail(*failure_);
     } else {

@@ -167,15 +167,17 @@ std::optional<Mismatch> find_uneven_parts(const std::vector<Call>& calls) {
 
 }  // namespace
 
-std::vector<Job> plan(const std::vector<Call>& calls) { return Planner(calls).run(); }
+std::vector<Job> plan(const std::vector<Call>& calls) {
+  return Planner(calls).run();
+}
 
 std::optional<Mismatch> find_mismatch(const std::vector<Call>& calls) {
   if (calls[0].kind == Kind::send) return find_message_mismatch(calls[0], calls[1]);
   const std::string expected = signature(calls[0]);
   for (size_t r = 1; r < calls.size(); ++r)
     if (signature(calls[r]) != expected)
-      return Mismatch{static_cast<int>(r), text("ranks called different operations: rank 0 called ",
-                                                describe(calls[0]), ", rank ", r, " called ", describe(calls[r]))};
+      return Mismatch{static_cast<int>(r), text("ranks called different operations: rank 0 called ", describe(calls[0]),
+                                                ", rank ", r, " called ", describe(calls[r]))};
   if (calls[0].kind == Kind::all_to_all) return find_uneven_parts(calls);
   return std::nullopt;
 }

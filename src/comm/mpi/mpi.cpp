@@ -60,21 +60,27 @@ void finish(std::vector<MPI_Request>& requests, const std::vector<int>& peers, c
             Clock::time_point deadline) {
   for (int round = 0;; ++round) {
     int done = 0;
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), -1, "MPI_Testall");
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), -1,
+          "MPI_Testall");
     if (done != 0) return;
     const bool late = Clock::now() >= deadline;
     if (closed || late) {
-      const auto open = std::find_if(requests.begin(), requests.end(), [](MPI_Request r) { return r != MPI_REQUEST_NULL; });
+      const auto open =
+          std::find_if(requests.begin(), requests.end(), [](MPI_Request r) { return r != MPI_REQUEST_NULL; });
       throw TransportFailure(peers.empty() || open == requests.end() ? -1 : peers[open - requests.begin()],
                              late ? "timed out" : "the operation was aborted");
     }
-    if (round < 1000) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (round < 1000)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
 // What an operation that was given up leaves behind: MPI may still write there, so it stays until the process ends.
-void keep_for_ever(std::vector<at::Tensor> tensors) { new std::vector<at::Tensor>(std::move(tensors)); }
+void keep_for_ever(std::vector<at::Tensor> tensors) {
+  new std::vector<at::Tensor>(std::move(tensors));
+}
 
 class MpiPending : public Pending {
  public:
@@ -168,8 +174,8 @@ class MpiTransport : public Transport {
     const int64_t step = kLongestMessage / static_cast<int64_t>(flat.element_size());
     for (int64_t at = 0; at < flat.numel(); at += step) {
       std::vector<MPI_Request> request(1);
-      check(MPI_Iallreduce(MPI_IN_PLACE, data + at * flat.element_size(), static_cast<int>(std::min(step, flat.numel() - at)),
-                           *type, mpi_op, comm_, request.data()),
+      check(MPI_Iallreduce(MPI_IN_PLACE, data + at * flat.element_size(),
+                           static_cast<int>(std::min(step, flat.numel() - at)), *type, mpi_op, comm_, request.data()),
             -1, "MPI_Iallreduce");
       try {
         finish(request, {}, *closed_, deadline);
@@ -219,6 +225,8 @@ std::shared_ptr<Transport> make_mpi_transport() {
   return std::make_shared<MpiTransport>(comm);
 }
 
-bool has_mpi() { return true; }
+bool has_mpi() {
+  return true;
+}
 
 }  // namespace lockstep::comm

@@ -8,6 +8,8 @@ std::shared_ptr<Transport> make_mpi_transport() {
   fail("mpi", "this build has no MPI, expected one configured where MPI is installed (Debian: libopenmpi-dev)");
 }
 
-bool has_mpi() { return false; }
+bool has_mpi() {
+  return false;
+}
 
 }  // namespace lockstep::comm

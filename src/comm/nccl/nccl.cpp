@@ -47,7 +47,8 @@ class NcclPending : public Pending {
 
 class NcclTransport : public Transport {
  public:
-  NcclTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, int device, std::chrono::milliseconds timeout)
+  NcclTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, int device,
+                std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     auto options = ProcessGroupNCCL::Options::create();
@@ -150,7 +151,11 @@ std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::St
   return std::make_shared<NcclTransport>(store, rank, size, local_rank, timeout);
 }
 
-bool has_nccl() { return true; }
-int visible_gpus() { return static_cast<int>(c10::cuda::device_count()); }
+bool has_nccl() {
+  return true;
+}
+int visible_gpus() {
+  return static_cast<int>(c10::cuda::device_count());
+}
 
 }  // namespace lockstep::comm

@@ -9,7 +9,11 @@ std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::St
   fail("nccl", "this build has no NCCL, expected one configured with a CUDA toolkit and a CUDA build of libtorch");
 }
 
-bool has_nccl() { return false; }
-int visible_gpus() { return 0; }
+bool has_nccl() {
+  return false;
+}
+int visible_gpus() {
+  return 0;
+}
 
 }  // namespace lockstep::comm

@@ -224,7 +224,8 @@ void run_collective(Transport& transport, const Call& call, Clock::time_point de
   Collective(transport, call, deadline).run();
 }
 
-std::optional<SignatureMismatch> compare_signatures(Transport& transport, const Call& call, Clock::time_point deadline) {
+std::optional<SignatureMismatch> compare_signatures(Transport& transport, const Call& call,
+                                                    Clock::time_point deadline) {
   constexpr int64_t kBytes = 512;  // of the signature and the description, each cut off at half of it
   const auto all = at::zeros({transport.size(), kBytes}, at::kByte);
   const auto row = [&](int rank) { return static_cast<char*>(all[rank].mutable_data_ptr()); };

@@ -59,7 +59,8 @@ std::shared_ptr<WorkState> Executor::post(std::function<void()> run, Clock::time
 bool Executor::claim(Task& task) {
   const std::lock_guard lock(mutex_);
   if (mode_ == Mode::in_order && (running_ > 0 || queue_.empty() || queue_.front().get() != &task)) return false;
-  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const auto& other) { return other.get() == &task; });
+  const auto found =
+      std::find_if(queue_.begin(), queue_.end(), [&](const auto& other) { return other.get() == &task; });
   if (found == queue_.end()) return false;
   queue_.erase(found);
   ++running_;
@@ -97,9 +98,7 @@ void Executor::work() {
     std::shared_ptr<Task> task;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] {
-        return closing_ || (!queue_.empty() && (mode_ == Mode::any_order || running_ == 0));
-      });
+      changed_.wait(lock, [&] { return closing_ || (!queue_.empty() && (mode_ == Mode::any_order || running_ == 0)); });
       if (closing_) return;
       task = queue_.front();
       queue_.pop_front();
@@ -117,7 +116,8 @@ Executor::~Executor() {
     dropped.swap(queue_);
   }
   changed_.notify_all();
-  const auto error = std::make_exception_ptr(CommError(-1, "wait", 0, "wait: the group was destroyed before this operation began"));
+  const auto error =
+      std::make_exception_ptr(CommError(-1, "wait", 0, "wait: the group was destroyed before this operation began"));
   for (const auto& task : dropped) finish(*task, error);
   if (thread_.joinable()) thread_.join();
   std::unique_lock lock(mutex_);

@@ -139,7 +139,8 @@ class TransportBackend : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout) {
+std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport,
+                                                std::chrono::milliseconds timeout) {
   return std::make_shared<TransportBackend>(std::move(transport), timeout);
 }
 

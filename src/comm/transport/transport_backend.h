@@ -9,6 +9,7 @@
 namespace lockstep::comm {
 
 /// The group whose members send each other messages through this transport.
-std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout);
+std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport,
+                                                std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

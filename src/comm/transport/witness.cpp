@@ -9,7 +9,9 @@
 namespace lockstep::comm {
 namespace {
 
-std::string key_of(int rank) { return "failed/" + std::to_string(rank); }
+std::string key_of(int rank) {
+  return "failed/" + std::to_string(rank);
+}
 
 int ask(c10d::Store& store, int rank, int size, int suspect, std::chrono::milliseconds patience) {
   store.set(key_of(rank), std::to_string(suspect));
