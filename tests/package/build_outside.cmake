@@ -6,7 +6,7 @@ function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-set(folder "${LOCKSTEP_BUILD}/tests/package/${WAY}")
+set(folder "${LOCKSTEP_BUILD}/tests/package/${PROGRAM}")
 set(arguments -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${COMPILER} -D
               CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 
