@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs examples/use_from_cmake in a folder of its own, against the installed package or the source tree.
+# Builds PROJECT in a folder of its own, against the installed package or the source tree, and runs PROGRAM, which
+# prints EXPECTED.
 
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-set(folder "${LOCKSTEP_BUILD}/tests/package/${WAY}")
-set(arguments -G Ninja -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_COMPILER=${COMPILER} -D
+set(folder "${LOCKSTEP_BUILD}/tests/package/${PROGRAM}")
+set(arguments -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${COMPILER} -D
               CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 
 if(WAY STREQUAL "find_package")
@@ -20,6 +21,9 @@ else()
        -D LOCKSTEP_MPI=OFF)
 endif()
 
-run(${CMAKE_COMMAND} -S "${LOCKSTEP_SOURCE}/examples/use_from_cmake" -B "${folder}/build" ${arguments})
-run(${CMAKE_COMMAND} --build "${folder}/build" --target use_lockstep)
-run("${folder}/build/use_lockstep")
+run(${CMAKE_COMMAND} -S "${PROJECT}" -B "${folder}/build" ${arguments})
+run(${CMAKE_COMMAND} --build "${folder}/build" --target ${PROGRAM})
+execute_process(COMMAND "${folder}/build/${PROGRAM}" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+if(NOT output STREQUAL "${EXPECTED}\n")
+  message(FATAL_ERROR "${PROGRAM}: printed '${output}', expected '${EXPECTED}'")
+endif()
