@@ -83,7 +83,7 @@ int parse_and_run(int argc, char** argv) {
 }
 
 int fail_with(int code, const char* what) {
-  std::cerr << "lockstep: " << what << std::endl;
+  std::cerr << "lockstep: " << what << '\n';
   return code;
 }
 

@@ -2,7 +2,6 @@
 #include "cli/run.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -17,6 +16,7 @@
 #include "cli/launcher/guard.h"
 #include "cli/launcher/store.h"
 #include "cli/launcher/supervisor.h"
+#include "lockstep/core/cpu_info.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::cli {
@@ -65,11 +65,6 @@ Plan make_plan(const RunOptions& options) {
   return plan;
 }
 
-int cores_of_this_process() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 // What torchrun sets too, so that Python's torch.distributed works under this launcher.
 std::map<std::string, std::string> environment_of(int local_rank, const Plan& plan, const RunOptions& options,
                                                   int port) {
@@ -85,7 +80,7 @@ std::map<std::string, std::string> environment_of(int local_rank, const Plan& pl
   };
   if (options.timeout) all["LOCKSTEP_TIMEOUT"] = text(*options.timeout);
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
-    all["OMP_NUM_THREADS"] = text(std::max(1, cores_of_this_process() / plan.local_size));
+    all["OMP_NUM_THREADS"] = text(std::max(1, cpu_info().cores / plan.local_size));
   return all;
 }
 

@@ -70,13 +70,16 @@ constexpr int max_size = 1 << 20;
 constexpr int max_port = 65535;
 
 struct Names {
-  std::string rank, size, local_rank, local_size;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
 };
 
-const Names torch_names{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-const Names openmpi_names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                          "OMPI_COMM_WORLD_LOCAL_SIZE"};
-const Names mpich_names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr Names torch_names{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names openmpi_names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                              "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names mpich_names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
 void read_rank(const Variables& variables, const Names& names, Environment& place) {
   place.size = variables.number(names.size, 1, max_size, "the number of processes");

@@ -70,8 +70,9 @@ struct Expansion {
       return;
     }
     if (open == std::string::npos || close == std::string::npos || close < open) reject("[ and ] in pairs");
+    const std::string left = before + rest.substr(0, open);
     for (const auto& number : numbers(rest.substr(open + 1, close - open - 1)))
-      expand(before + rest.substr(0, open) + number, rest.substr(close + 1), hosts);
+      expand(left + number, rest.substr(close + 1), hosts);
   }
 };
 

@@ -36,7 +36,7 @@ int kill_all(const std::string& marker) {
     const std::unique_ptr<DIR, int (*)(DIR*)> processes(opendir("/proc"), closedir);
     if (!processes) break;
     while (const dirent* entry = readdir(processes.get())) {
-      const pid_t process = std::atoi(entry->d_name);
+      const auto process = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
       if (process <= 0 || !holds(process, marker)) continue;
       kill(process, SIGKILL);
       killed.insert(process);

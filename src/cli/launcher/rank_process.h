@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
