@@ -17,6 +17,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+/// A merge as a value that autograd's context can keep.
+struct Merge : torch::CustomClassHolder {
+  explicit Merge(MergeStatistics given) : function(std::move(given)) {}
+  MergeStatistics function;
+};
+
 /// y = (x - mean) / deviation * weight + bias. With `batch_statistics` mean and deviation were made of x (and, with a
 /// merge, of all replicas' x), so that its gradient passes through them.
 struct BatchNorm : Function<BatchNorm> {
@@ -27,7 +33,7 @@ struct BatchNorm : Function<BatchNorm> {
     context->save_for_backward({x, weight, mean, inverse_deviation});
     context->saved_data["count"] = count;
     context->saved_data["batch"] = batch_statistics;
-    if (merge) context->saved_data["merge"] = c10::make_intrusive<Merge>(std::move(merge));
+    if (merge) context->saved_data["merge"] = at::IValue::make_capsule(c10::make_intrusive<Merge>(std::move(merge)));
     return normalize(x, mean, inverse_deviation, weight, bias);
   }
 
@@ -39,7 +45,9 @@ struct BatchNorm : Function<BatchNorm> {
     at::Tensor means = at::zeros_like(own);
     if (context->saved_data["batch"].toBool()) {
       const auto merge = context->saved_data.find("merge");
-      const at::Tensor all = merge == context->saved_data.end() ? own : merge->second.toCustomClass<Merge>()->function(own);
+      const at::Tensor all = merge == context->saved_data.end()
+                                 ? own
+                                 : c10::static_intrusive_pointer_cast<Merge>(merge->second.toCapsule())->function(own);
       means = all / std::max(1.0, context->saved_data["count"].toDouble());
     }
     at::Tensor dx;
@@ -47,11 +55,6 @@ struct BatchNorm : Function<BatchNorm> {
       dx = normalize_gradient(g, x, mean, inverse, weight.to(at::kDouble) * inverse, means);
     return {dx, own[1].to(weight.scalar_type()), own[0].to(weight.scalar_type()), {}, {}, {}, {}, {}};
   }
-
-  struct Merge : torch::CustomClassHolder {
-    explicit Merge(MergeStatistics given) : function(std::move(given)) {}
-    MergeStatistics function;
-  };
 };
 
 void check_parameter(const char* name, const at::Tensor& parameter, int64_t channels) {

@@ -173,10 +173,7 @@ class WeightGradient {
         x_(x.const_data_ptr<Storage>()),
         g_(g.const_data_ptr<Storage>()),
         dw_(dw.mutable_data_ptr<Storage>()),
-        sums_(slices_.all.size() * size_) {
-    // What one call packs stays in the second-level cache.
-    block_ = std::clamp<int64_t>(32768 / std::max<int64_t>(1, in_ + padded_), 32, 256);
-  }
+        sums_(slices_.all.size() * size_) {}
 
   void run() {
     for_each_task(static_cast<int64_t>(slices_.all.size()), [&] { return Scratch(*this); },
@@ -187,9 +184,12 @@ class WeightGradient {
   }
 
  private:
+  /// Pairs that one call takes: their rows, read once for each panel of columns, stay in the first-level cache.
+  static constexpr int64_t kBlock = 64;
+
   struct Scratch {
     explicit Scratch(const WeightGradient& of)
-        : packed(of.kernel_.outer_scratch(of.block_, of.in_, of.out_)), a(of.block_), b(of.block_) {}
+        : packed(of.kernel_.outer_scratch(kBlock)), a(kBlock), b(kBlock) {}
     std::vector<T> packed, a_panel, b_panel;
     std::vector<const T*> a, b;
   };
@@ -197,8 +197,8 @@ class WeightGradient {
   void sum_slice(int64_t index, Scratch& scratch) {
     const auto [offset, begin, end] = slices_.all[index];
     const KernelMap::Pairs pairs = map_.pairs(offset);
-    for (int64_t at = begin; at < end; at += block_) {
-      const int64_t count = std::min(block_, end - at);
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
       for (int64_t group = 0; group < groups_; ++group) {
         point_at_rows(x_, groups_ * in_, group * in_, in_, map_.in_order(), pairs.in + at, count, scratch.a_panel,
                       scratch.a.data());
@@ -224,7 +224,7 @@ class WeightGradient {
   const MatrixKernels<T>& kernel_ = kernels<T>();
   const KernelMap& map_;
   Slices slices_;
-  int64_t groups_, in_, out_, padded_, size_, block_;
+  int64_t groups_, in_, out_, padded_, size_;
   const Storage* x_;
   const Storage* g_;
   Storage* dw_;

@@ -33,7 +33,9 @@ void pack(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_s
   }
 }
 
-// Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row.
+// Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row. The
+// product starts from zero and is added at the end, so that rounding grows with k plus the number of products and not
+// with all terms there are.
 template <class T, int kRows, int kVectors>
 inline void multiply_block(const T* const* rows, T* const* sums, int64_t column, int64_t k, const T* panel) {
   using S = Simd<T>;
@@ -42,7 +44,7 @@ inline void multiply_block(const T* const* rows, T* const* sums, int64_t column,
   const T* row[kRows];
   for (int r = 0; r < kRows; ++r) {
     row[r] = rows[r];
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = S::load(sums[r] + column + v * width);
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = S::broadcast(0);
   }
   for (int64_t i = 0; i < k; ++i, panel += kVectors * width) {
     typename S::Vector weight[kVectors];
@@ -53,7 +55,10 @@ inline void multiply_block(const T* const* rows, T* const* sums, int64_t column,
     }
   }
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) S::store(sums[r] + column + v * width, sum[r][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = sums[r] + column + v * width;
+      S::store(to, S::load(to) + sum[r][v]);
+    }
 }
 
 template <class T, int kRows, int kVectors>
@@ -93,45 +98,39 @@ struct Blocks {
 };
 
 template <class T, int kRows, int kVectors>
-inline void outer_block(const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+inline void outer_block(const T* const* a, int64_t from, const T* b, int64_t count, T* sum, int64_t stride) {
   using S = Simd<T>;
   constexpr int width = S::kWidth;
   typename S::Vector part[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) part[r][v] = S::load(sum + r * stride + v * width);
-  for (int64_t p = 0; p < count; ++p, a += kRows, b += kVectors * width) {
+    for (int v = 0; v < kVectors; ++v) part[r][v] = S::broadcast(0);
+  for (int64_t p = 0; p < count; ++p, b += kVectors * width) {
+    const T* left_row = a[p] + from;
     typename S::Vector right[kVectors];
     for (int v = 0; v < kVectors; ++v) right[v] = S::load(b + v * width);
     for (int r = 0; r < kRows; ++r) {
-      const typename S::Vector left = S::broadcast(a[r]);
+      const typename S::Vector left = S::broadcast(left_row[r]);
       for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(left, right[v], part[r][v]);
     }
   }
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) S::store(sum + r * stride + v * width, part[r][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = sum + r * stride + v * width;
+      S::store(to, S::load(to) + part[r][v]);
+    }
 }
 
 template <class T, int kRows, int kVectors>
-void outer_rows(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+void outer_rows(int64_t rows, const T* const* a, int64_t from, const T* b, int64_t count, T* sum, int64_t stride) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, b, count, sum, stride);
-    outer_rows<T, kRows - 1, kVectors>(rows, a, b, count, sum, stride);
-  }
-}
-
-/// Copies rows[p][from .. from + kSize) one after the other.
-template <class T, int kSize>
-void gather_columns(const T* const* rows, int64_t count, int64_t from, int64_t size, T* to) {
-  if constexpr (kSize > 0) {
-    if (size != kSize) return gather_columns<T, kSize - 1>(rows, count, from, size, to);
-    for (int64_t p = 0; p < count; ++p, to += kSize)
-      for (int j = 0; j < kSize; ++j) to[j] = rows[p][from + j];
+    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, from, b, count, sum, stride);
+    outer_rows<T, kRows - 1, kVectors>(rows, a, from, b, count, sum, stride);
   }
 }
 
 template <class T>
-int64_t outer_scratch(int64_t count, int64_t m, int64_t n) {
-  return count * (m + padded<T>(n)) + Simd<T>::kWidth;
+int64_t outer_scratch(int64_t count) {
+  return count * kPanelVectors * Simd<T>::kWidth;
 }
 
 template <class T>
@@ -139,16 +138,10 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
   constexpr int64_t width = Simd<T>::kWidth;
   const int64_t stride = padded<T>(n);
   const Blocks blocks(m);
-  T* const left = scratch;
-  T* const right = scratch + count * m;
-  for (int64_t block = 0; block < blocks.count; ++block) {
-    const int64_t from = blocks.start(block), to = blocks.start(block + 1);
-    gather_columns<T, kBlockRows>(a, count, from, to - from, left + from * count);
-  }
   for (int64_t column = 0; column < n; column += kPanelVectors * width) {
     const int64_t columns = n - column <= width ? width : kPanelVectors * width;
     const int64_t real = n - column < columns ? n - column : columns;
-    T* panel = right;
+    T* panel = scratch;
     if (real == kPanelVectors * width) {
       for (int64_t p = 0; p < count; ++p, panel += kPanelVectors * width)
         for (int v = 0; v < kPanelVectors; ++v)
@@ -162,9 +155,9 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
       if (columns == width)
-        outer_rows<T, kBlockRows, 1>(rows, left + from * count, right, count, sum + from * stride + column, stride);
+        outer_rows<T, kBlockRows, 1>(rows, a, from, scratch, count, sum + from * stride + column, stride);
       else
-        outer_rows<T, kBlockRows, 2>(rows, left + from * count, right, count, sum + from * stride + column, stride);
+        outer_rows<T, kBlockRows, 2>(rows, a, from, scratch, count, sum + from * stride + column, stride);
     }
   }
 }
