@@ -15,7 +15,7 @@ target_compile_options(
   # -fPIC for programs too, so that they share the precompiled header; -fpch-preprocess lets ccache see through it.
   lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fpch-preprocess;-Wall;-Wextra;-Wno-unknown-pragmas>
                            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${lockstep_werror}>>:-Werror>
-                           # GCC 12 takes "text" + std::string for an overlapping or endless copy at -O3 (its bug 105651).
+                           # GCC 12 takes "text" + std::string for an overlapping or endless copy (its bug 105651).
                            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict;-Wno-stringop-overflow>)
 if(LOCKSTEP_SANITIZE)
   target_compile_options(
