@@ -54,6 +54,16 @@ function(lockstep_layer)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()
 
+# lockstep_source_headers(HEADERS folders... SOURCES a.cpp ...): these sources alone see the headers of an optional
+# package. On the target they would be on every command line, and a build with the package could share no object with
+# one without (ccache).
+function(lockstep_source_headers)
+  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES" ${ARGN})
+  list(REMOVE_ITEM ARG_HEADERS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  list(TRANSFORM ARG_HEADERS PREPEND "-isystem")
+  set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS ${ARG_HEADERS})
+endfunction()
+
 # lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.
 # The file defines everything inside namespace LOCKSTEP_ISA; core/cpu_level.h picks one at run time.
 # Contraction is off so that a multiply and an add are never fused behind our back.
