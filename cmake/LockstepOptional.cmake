@@ -19,9 +19,11 @@ if(LOCKSTEP_CUDA)
     # NCCL's header comes with the toolkit or with torch's own dependencies.
     find_path(LOCKSTEP_NCCL_INCLUDE nccl.h
               HINTS ${CUDAToolkit_INCLUDE_DIRS} "${LOCKSTEP_TORCH}/../nvidia/nccl/include")
+    set(LOCKSTEP_CUDA_HEADERS ${CUDAToolkit_INCLUDE_DIRS})
     if(LOCKSTEP_NCCL_INCLUDE)
-      target_include_directories(lockstep::torch_cuda SYSTEM INTERFACE "${LOCKSTEP_NCCL_INCLUDE}")
+      list(APPEND LOCKSTEP_CUDA_HEADERS "${LOCKSTEP_NCCL_INCLUDE}")
     endif()
+    list(REMOVE_DUPLICATES LOCKSTEP_CUDA_HEADERS)
     set(LOCKSTEP_HAS_CUDA ON)
   elseif(LOCKSTEP_CUDA STREQUAL "ON")
     message(FATAL_ERROR "lockstep: LOCKSTEP_CUDA=ON, but no nvcc or no CUDA build of libtorch was found")

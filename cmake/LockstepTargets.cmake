@@ -15,7 +15,7 @@ target_compile_options(
   # -fPIC for programs too, so that they share the precompiled header; -fpch-preprocess lets ccache see through it.
   lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fpch-preprocess;-Wall;-Wextra;-Wno-unknown-pragmas>
                            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${lockstep_werror}>>:-Werror>
-                           # GCC 12 takes "text" + std::string for an overlapping or endless copy at -O3 (its bug 105651).
+                           # GCC 12 takes "text" + std::string for an overlapping or endless copy (its bug 105651).
                            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict;-Wno-stringop-overflow>)
 if(LOCKSTEP_SANITIZE)
   target_compile_options(
@@ -52,6 +52,16 @@ function(lockstep_layer)
     target_precompile_headers(${target} REUSE_FROM lockstep_pch)
   endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
+endfunction()
+
+# lockstep_source_headers(HEADERS folders... SOURCES a.cpp ...): these sources alone see the headers of an optional
+# package. On the target they would be on every command line, and a build with the package could share no object with
+# one without (ccache).
+function(lockstep_source_headers)
+  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES" ${ARGN})
+  list(REMOVE_ITEM ARG_HEADERS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  list(TRANSFORM ARG_HEADERS PREPEND "-isystem")
+  set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS ${ARG_HEADERS})
 endfunction()
 
 # lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.

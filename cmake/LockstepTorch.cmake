@@ -45,7 +45,8 @@ target_link_libraries(lockstep::torch INTERFACE lockstep::torch_cpu lockstep::c1
 # libtorch's own dependencies (CUDA's runtime among them) are found by its rpath when the program runs.
 target_link_options(lockstep::torch INTERFACE "LINKER:--allow-shlib-undefined")
 
-# The CUDA half, for those who have found CUDAToolkit: lockstep::torch_cuda.
+# The CUDA half, for those who have found CUDAToolkit: lockstep::torch_cuda. It brings libraries and no headers, see
+# lockstep_source_headers.
 function(lockstep_import_torch_cuda)
   if(TARGET lockstep::torch_cuda)
     return()
@@ -54,5 +55,5 @@ function(lockstep_import_torch_cuda)
   lockstep_import_torch_library(torch_cuda_library libtorch_cuda.so)
   add_library(lockstep::torch_cuda INTERFACE IMPORTED GLOBAL)
   target_link_libraries(lockstep::torch_cuda INTERFACE lockstep::torch lockstep::torch_cuda_library lockstep::c10_cuda
-                                                       CUDA::cudart)
+                                                       $<LINK_ONLY:CUDA::cudart>)
 endfunction()
