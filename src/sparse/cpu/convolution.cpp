@@ -135,26 +135,21 @@ class Convolution {
   Storage* y_;
 };
 
-/// The pairs of each offset are cut into slices, a number that follows from the map alone. Each slice is summed on its
-/// own, then the slices of an offset as a tree.
+/// How the sums of a weight gradient are cut up; it follows from sizes alone, so the result does too. A slice is a range
+/// of output tiles with sums of its own; those of an offset are added as a tree. Tiles go through a chunk of offsets one
+/// after the other, so that their rows are fetched once and not once for each offset.
 struct Slices {
-  struct Slice {
-    int64_t offset, begin, end;
-  };
-  std::vector<Slice> all;
-  std::vector<int64_t> first;  // of each offset, and the end
+  static constexpr int64_t kTiles = 8, kMost = 8, kValues = int64_t{1} << 24, kChunks = 3;
+  int64_t tiles, offsets, slices, chunks;
 
-  explicit Slices(const KernelMap& map) {
-    constexpr int64_t kFewestPairs = 1024, kFewestSlices = 4, kTasks = 64;
-    const int64_t most = std::max(kFewestSlices, kTasks / map.volume());
-    for (int64_t k = 0; k < map.volume(); ++k) {
-      first.push_back(static_cast<int64_t>(all.size()));
-      const int64_t count = map.pairs(k).count;
-      const int64_t slices = std::clamp<int64_t>(count / kFewestPairs, 1, most);
-      for (int64_t s = 0; s < slices; ++s) all.push_back({k, count * s / slices, count * (s + 1) / slices});
-    }
-    first.push_back(static_cast<int64_t>(all.size()));
-  }
+  Slices(const KernelMap& map, int64_t size)
+      : tiles(map.tile_count()),
+        offsets(map.volume()),
+        slices(std::clamp<int64_t>(std::min(tiles / kTiles, kValues / (offsets * size)), 1, kMost)),
+        chunks(std::min(kChunks, offsets)) {}
+  int64_t tasks() const { return slices * chunks; }
+  int64_t first_tile(int64_t slice) const { return tiles * slice / slices; }
+  int64_t first_offset(int64_t chunk) const { return offsets * chunk / chunks; }
 };
 
 template <class Storage>
@@ -164,56 +159,57 @@ class WeightGradient {
 
   WeightGradient(const at::Tensor& x, const at::Tensor& g, const KernelMap& map, int64_t groups, at::Tensor& dw)
       : map_(map),
-        slices_(map),
         groups_(groups),
         in_(x.size(1) / groups),
         out_(g.size(1) / groups),
         padded_(kernel_.padded(out_)),
         size_(groups * in_ * padded_),
+        slices_(map, size_),
         x_(x.const_data_ptr<Storage>()),
         g_(g.const_data_ptr<Storage>()),
         dw_(dw.mutable_data_ptr<Storage>()),
-        sums_(slices_.all.size() * size_) {}
+        sums_(slices_.slices * slices_.offsets * size_) {}
 
   void run() {
-    for_each_task(static_cast<int64_t>(slices_.all.size()), [&] { return Scratch(*this); },
-                  [&](int64_t slice, Scratch& scratch) { sum_slice(slice, scratch); });
+    map_.tile_bounds(0);
+    for_each_task(slices_.tasks(), [&] { return Scratch(*this); },
+                  [&](int64_t task, Scratch& scratch) {
+                    const int64_t slice = task / slices_.chunks, chunk = task % slices_.chunks;
+                    for (int64_t tile = slices_.first_tile(slice); tile < slices_.first_tile(slice + 1); ++tile)
+                      for (int64_t k = slices_.first_offset(chunk); k < slices_.first_offset(chunk + 1); ++k)
+                        add_tile(tile, k, sums_.data() + (k * slices_.slices + slice) * size_, scratch);
+                  });
     at::parallel_for(0, map_.volume(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) finish(k);
     });
   }
 
  private:
-  /// Pairs that one call takes: their rows, read once for each panel of columns, stay in the first-level cache.
-  static constexpr int64_t kBlock = 64;
-
   struct Scratch {
     explicit Scratch(const WeightGradient& of)
-        : packed(of.kernel_.outer_scratch(kBlock)), a(kBlock), b(kBlock) {}
+        : packed(of.kernel_.outer_scratch(KernelMap::kTileRows, of.in_)), a(KernelMap::kTileRows), b(KernelMap::kTileRows) {}
     std::vector<T> packed, a_panel, b_panel;
     std::vector<const T*> a, b;
   };
 
-  void sum_slice(int64_t index, Scratch& scratch) {
-    const auto [offset, begin, end] = slices_.all[index];
+  void add_tile(int64_t tile, int64_t offset, T* sums, Scratch& scratch) {
+    const int64_t* bounds = map_.tile_bounds(offset);
+    const int64_t at = bounds[tile], count = bounds[tile + 1] - at;
+    if (count == 0) return;
     const KernelMap::Pairs pairs = map_.pairs(offset);
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t count = std::min(kBlock, end - at);
-      for (int64_t group = 0; group < groups_; ++group) {
-        point_at_rows(x_, groups_ * in_, group * in_, in_, map_.in_order(), pairs.in + at, count, scratch.a_panel,
-                      scratch.a.data());
-        point_at_rows(g_, groups_ * out_, group * out_, out_, map_.out_order(), pairs.out + at, count,
-                      scratch.b_panel, scratch.b.data());
-        kernel_.outer(scratch.a.data(), scratch.b.data(), count, in_, out_,
-                      sums_.data() + index * size_ + group * in_ * padded_, scratch.packed.data());
-      }
+    for (int64_t group = 0; group < groups_; ++group) {
+      point_at_rows(x_, groups_ * in_, group * in_, in_, map_.in_order(), pairs.in + at, count, scratch.a_panel,
+                    scratch.a.data());
+      point_at_rows(g_, groups_ * out_, group * out_, out_, map_.out_order(), pairs.out + at, count, scratch.b_panel,
+                    scratch.b.data());
+      kernel_.outer(scratch.a.data(), scratch.b.data(), count, in_, out_, sums + group * in_ * padded_,
+                    scratch.packed.data());
     }
   }
 
   void finish(int64_t offset) {
-    const int64_t first = slices_.first[offset], count = slices_.first[offset + 1] - first;
-    add_as_tree(sums_.data() + first * size_, count, size_);
-    const T* sum = sums_.data() + first * size_;
+    T* sum = sums_.data() + offset * slices_.slices * size_;
+    add_as_tree(sum, slices_.slices, size_);
     for (int64_t i = 0; i < in_; ++i)
       for (int64_t group = 0; group < groups_; ++group)
         for (int64_t j = 0; j < out_; ++j)
@@ -223,8 +219,8 @@ class WeightGradient {
 
   const MatrixKernels<T>& kernel_ = kernels<T>();
   const KernelMap& map_;
-  Slices slices_;
   int64_t groups_, in_, out_, padded_, size_;
+  Slices slices_;
   const Storage* x_;
   const Storage* g_;
   Storage* dw_;

@@ -98,18 +98,17 @@ struct Blocks {
 };
 
 template <class T, int kRows, int kVectors>
-inline void outer_block(const T* const* a, int64_t from, const T* b, int64_t count, T* sum, int64_t stride) {
+inline void outer_block(const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
   using S = Simd<T>;
   constexpr int width = S::kWidth;
   typename S::Vector part[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) part[r][v] = S::broadcast(0);
-  for (int64_t p = 0; p < count; ++p, b += kVectors * width) {
-    const T* left_row = a[p] + from;
+  for (int64_t p = 0; p < count; ++p, a += kRows, b += kVectors * width) {
     typename S::Vector right[kVectors];
     for (int v = 0; v < kVectors; ++v) right[v] = S::load(b + v * width);
     for (int r = 0; r < kRows; ++r) {
-      const typename S::Vector left = S::broadcast(left_row[r]);
+      const typename S::Vector left = S::broadcast(a[r]);
       for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(left, right[v], part[r][v]);
     }
   }
@@ -121,16 +120,39 @@ inline void outer_block(const T* const* a, int64_t from, const T* b, int64_t cou
 }
 
 template <class T, int kRows, int kVectors>
-void outer_rows(int64_t rows, const T* const* a, int64_t from, const T* b, int64_t count, T* sum, int64_t stride) {
+void outer_rows(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, from, b, count, sum, stride);
-    outer_rows<T, kRows - 1, kVectors>(rows, a, from, b, count, sum, stride);
+    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, b, count, sum, stride);
+    outer_rows<T, kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+  }
+}
+
+// Values are copied eight at a time where a block holds fewer: what is too much is overwritten by the next row's, and
+// the last row's falls into a gap behind the block.
+constexpr int64_t kCopied = 8;
+static_assert(kBlockRows <= kCopied);
+
+/// Values of one packed block of rows, the gap included.
+int64_t block_size(int64_t count) { return count * kBlockRows + kCopied; }
+
+/// Packs the columns of each block of a's rows, one pair after the other.
+template <class T>
+void pack_blocks(const T* const* a, int64_t count, const Blocks& blocks, T* packed) {
+  for (int64_t block = 0; block < blocks.count; ++block) {
+    const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
+    T* to = packed + block * block_size(count);
+    if (from + kCopied <= blocks.total) {
+      for (int64_t p = 0; p < count; ++p, to += rows) __builtin_memcpy(to, a[p] + from, kCopied * sizeof(T));
+    } else {
+      for (int64_t p = 0; p < count; ++p, to += rows)
+        for (int64_t r = 0; r < rows; ++r) to[r] = a[p][from + r];
+    }
   }
 }
 
 template <class T>
-int64_t outer_scratch(int64_t count) {
-  return count * kPanelVectors * Simd<T>::kWidth;
+int64_t outer_scratch(int64_t count, int64_t m) {
+  return Blocks(m).count * block_size(count) + count * kPanelVectors * Simd<T>::kWidth;
 }
 
 template <class T>
@@ -138,10 +160,12 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
   constexpr int64_t width = Simd<T>::kWidth;
   const int64_t stride = padded<T>(n);
   const Blocks blocks(m);
+  T* const right = scratch + blocks.count * block_size(count);
+  pack_blocks(a, count, blocks, scratch);
   for (int64_t column = 0; column < n; column += kPanelVectors * width) {
     const int64_t columns = n - column <= width ? width : kPanelVectors * width;
     const int64_t real = n - column < columns ? n - column : columns;
-    T* panel = scratch;
+    T* panel = right;
     if (real == kPanelVectors * width) {
       for (int64_t p = 0; p < count; ++p, panel += kPanelVectors * width)
         for (int v = 0; v < kPanelVectors; ++v)
@@ -154,10 +178,11 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
     }
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
+      const T* left = scratch + block * block_size(count);
       if (columns == width)
-        outer_rows<T, kBlockRows, 1>(rows, a, from, scratch, count, sum + from * stride + column, stride);
+        outer_rows<T, kBlockRows, 1>(rows, left, right, count, sum + from * stride + column, stride);
       else
-        outer_rows<T, kBlockRows, 2>(rows, a, from, scratch, count, sum + from * stride + column, stride);
+        outer_rows<T, kBlockRows, 2>(rows, left, right, count, sum + from * stride + column, stride);
     }
   }
 }

@@ -19,7 +19,7 @@ struct MatrixKernels {
   /// sums[r][0 .. padded(n)) += rows[r][0 .. k) W for each of `count` rows; one row of sums may occur only once.
   void (*multiply)(const T* const* rows, T* const* sums, int64_t count, int64_t k, int64_t n, const T* packed);
   /// Values of scratch that outer() needs for `count` pairs.
-  int64_t (*outer_scratch)(int64_t count);
+  int64_t (*outer_scratch)(int64_t count, int64_t m);
   /// sum[i][j] += over all pairs a[p][i] * b[p][j], i < m, j < padded(n); rows of `sum` are padded(n) apart.
   void (*outer)(const T* const* a, const T* const* b, int64_t count, int64_t m, int64_t n, T* sum, T* scratch);
 };
