@@ -111,17 +111,15 @@ nlohmann::json compare(Ranks& ranks, const std::vector<Group>& local, const std:
   std::vector<std::function<double()>> contenders{
       [&] { return time_local(ranks, [&](int r) { local[r].all_reduce(tensors[r]).wait(); }); },
       [&] {
-        return time_copy(ranks, [&](int r) {
-          std::memcpy(copies[r].mutable_data_ptr(), tensors[r].const_data_ptr(), bytes);
-        });
+        return time_copy(ranks,
+                         [&](int r) { std::memcpy(copies[r].mutable_data_ptr(), tensors[r].const_data_ptr(), bytes); });
       }};
   if (!gloo.empty()) {
     names.insert(names.end(), {"gloo ring", "gloo canonical"});
     // Order::ring is c10d's ProcessGroupGloo::allreduce and nothing else.
     contenders.push_back([&] {
-      return time_ring(ranks, [&](int r) {
-        gloo[r].all_reduce(tensors[r], ReduceOp::sum, {.order = comm::Order::ring}).wait();
-      });
+      return time_ring(
+          ranks, [&](int r) { gloo[r].all_reduce(tensors[r], ReduceOp::sum, {.order = comm::Order::ring}).wait(); });
     });
     contenders.push_back([&] { return time_gloo(ranks, [&](int r) { gloo[r].all_reduce(tensors[r]).wait(); }); });
   }
@@ -155,7 +153,8 @@ nlohmann::json compare(Ranks& ranks, const std::vector<Group>& local, const std:
 
 nlohmann::json run() {
   nlohmann::json rows = nlohmann::json::array();
-  std::printf("all-reduce of float32, median of %d interleaved rounds; (xK): K times the local backend's time\n", kRounds);
+  std::printf("all-reduce of float32, median of %d interleaved rounds; (xK): K times the local backend's time\n",
+              kRounds);
   for (int count : {2, 4}) {
     const auto mpi = MpiPeer::start(count);  // forks: before there are threads
     Ranks ranks(count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of OpenMPI in comm_bench: rank 0 reads "bytes repetitions" from its input and prints seconds per all-reduce.
-// Between two orders the ranks sleep, as the other contenders are being measured.
+// The ranks of OpenMPI in comm_bench: rank 0 reads "bytes repetitions" from its input and prints seconds per
+// all-reduce. Between two orders the ranks sleep, as the other contenders are being measured.
 #include <mpi.h>
 #include <unistd.h>
 

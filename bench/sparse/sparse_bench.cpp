@@ -67,8 +67,8 @@ Maps time_maps(const at::Tensor& coordinates, const at::Tensor& shuffled, Json& 
   CoordinateMapPtr mixed;
   KernelMapPtr down;
   const auto times = interleaved(
-      {[&] { mixed = CoordinateMap::insert(shuffled).map; }, [&] { maps.room = CoordinateMap::insert(coordinates).map; },
-       [&] { maps.coarse = mixed->strided(twos); },
+      {[&] { mixed = CoordinateMap::insert(shuffled).map; },
+       [&] { maps.room = CoordinateMap::insert(coordinates).map; }, [&] { maps.coarse = mixed->strided(twos); },
        [&] {
          maps.kernel = KernelMap::build(maps.room, maps.room, offsets);
          maps.kernel->tile_bounds(0);
@@ -76,8 +76,8 @@ Maps time_maps(const at::Tensor& coordinates, const at::Tensor& shuffled, Json& 
        [&] { KernelMap::build(mixed, mixed, offsets)->tile_bounds(0); },
        [&] { KernelMap::build(mixed, maps.coarse, offsets2)->tile_bounds(0); }},
       15);
-  const char* names[] = {"insert, shuffled", "insert, sorted", "stride 2", "kernel map 3x3x3", "kernel map, shuffled",
-                         "kernel map 2x2x2 stride 2"};
+  const char* names[] = {"insert, shuffled", "insert, sorted",       "stride 2",
+                         "kernel map 3x3x3", "kernel map, shuffled", "kernel map 2x2x2 stride 2"};
   for (size_t i = 0; i < times.size(); ++i) {
     std::printf("    %-28s %7.2f ms\n", names[i], times[i] * 1e3);
     out[names[i]] = times[i] * 1e3;
@@ -138,19 +138,18 @@ void time_convolutions(const KernelMapPtr& map, double peak, Json& out) {
     const at::Tensor x = at::randn({map->in_size(), channels}), w = at::randn({map->volume(), channels, channels});
     const at::Tensor g = at::randn({map->out_size(), channels});
     at::Tensor keep;
-    const auto times = interleaved({[&] { keep = convolution(x, w, map, false, 1); },
-                                    [&] { keep = other.forward(x, w); },
-                                    [&] { keep = convolution(g, w, back, true, 1); },
-                                    [&] { keep = other.input_gradient(g, w); },
-                                    [&] { keep = convolution_weight(x, g, map, 1); },
-                                    [&] { keep = other.weight_gradient(x, g, w); }},
-                                   channels == 128 ? 4 : 8);
+    const auto times =
+        interleaved({[&] { keep = convolution(x, w, map, false, 1); }, [&] { keep = other.forward(x, w); },
+                     [&] { keep = convolution(g, w, back, true, 1); }, [&] { keep = other.input_gradient(g, w); },
+                     [&] { keep = convolution_weight(x, g, map, 1); }, [&] { keep = other.weight_gradient(x, g, w); }},
+                    channels == 128 ? 4 : 8);
     const double work = 2e-9 * static_cast<double>(map->pair_count() * channels * channels);
     const char* names[] = {"forward", "input gradient", "weight gradient"};
     for (int i = 0; i < 3; ++i) {
       const double ours = work / times[2 * i], theirs = work / times[2 * i + 1];
-      std::printf("    %3ld channels %-16s %8.1f ms %7.1f GFLOP/s %5.1f %% of sgemm; gather-GEMM-scatter %6.1f, ratio %.2f\n",
-                  channels, names[i], times[2 * i] * 1e3, ours, 100 * ours / peak, theirs, ours / theirs);
+      std::printf(
+          "    %3ld channels %-16s %8.1f ms %7.1f GFLOP/s %5.1f %% of sgemm; gather-GEMM-scatter %6.1f, ratio %.2f\n",
+          channels, names[i], times[2 * i] * 1e3, ours, 100 * ours / peak, theirs, ours / theirs);
       out[std::to_string(channels)][names[i]] = {{"ms", times[2 * i] * 1e3},
                                                  {"gflops", ours},
                                                  {"share_of_sgemm", ours / peak},

@@ -82,8 +82,8 @@ CoordinateMapPtr CoordinateManager::find(const CoordinateMapKey& key) const {
   if (found != maps_.end()) return found->second;
   std::string known;
   for (const auto& [other, map] : maps_) known += (known.empty() ? "" : "; ") + other.to_string();
-  fail("CoordinateManager", "there is no coordinate map '", key.to_string(), "', expected one of: ",
-       known.empty() ? "none" : known);
+  fail("CoordinateManager", "there is no coordinate map '", key.to_string(),
+       "', expected one of: ", known.empty() ? "none" : known);
 }
 
 CoordinateMapPtr CoordinateManager::map(const CoordinateMapKey& key) const {
@@ -180,7 +180,8 @@ CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, c
   std::vector<int64_t> offsets = geometry.region.offsets(geometry.transposed ? out : in.tensor_stride);
   if (!geometry.transposed)
     for (int64_t& value : offsets) value = -value;
-  const CoordinateMapKey made = add(find(in)->expanded(offsets, out), out, in.id.empty() ? "expanded" : in.id + "-expanded");
+  const CoordinateMapKey made =
+      add(find(in)->expanded(offsets, out), out, in.id.empty() ? "expanded" : in.id + "-expanded");
   expanded_.emplace(std::pair{in, geometry}, made);
   return made;
 }

@@ -14,7 +14,9 @@
 namespace lockstep::sparse {
 namespace {
 
-at::Tensor int32_rows(int64_t rows, int64_t columns) { return at::empty({rows, columns}, at::kInt); }
+at::Tensor int32_rows(int64_t rows, int64_t columns) {
+  return at::empty({rows, columns}, at::kInt);
+}
 
 void check_coordinates(const char* operation, const at::Tensor& coordinates) {
   require(coordinates.defined() && coordinates.dim() == 2, operation, "coordinates have ",
@@ -192,8 +194,7 @@ CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
     for (int64_t column = 1; column < columns; ++column) {
       const int32_t step = static_cast<int32_t>(stride[column - 1]);
       // Powers of two, which nearly all strides are, need no division.
-      to[column] = (step & (step - 1)) == 0 ? from[column] & -step
-                                            : static_cast<int32_t>(floor_to(from[column], step));
+      to[column] = (step & (step - 1)) == 0 ? from[column] & -step : static_cast<int32_t>(floor_to(from[column], step));
     }
   }
   SortedRows sorted = sort_rows(operation, rounded.data(), size_, box);

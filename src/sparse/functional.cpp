@@ -25,8 +25,8 @@ RowMapPtr global_rows(const char* operation, const SparseTensor& x, const Sparse
   if (global.key() == origin) return map;
   // Another tensor with one row a batch index will do when its rows are those.
   const auto same = x.manager()->row_map(global.key(), origin);
-  require(same->entry_count() == same->out_size() && global.size() == same->out_size(), operation, "the global tensor is ",
-          global.to_string(), ", expected one row for each batch index of ", x.to_string());
+  require(same->entry_count() == same->out_size() && global.size() == same->out_size(), operation,
+          "the global tensor is ", global.to_string(), ", expected one row for each batch index of ", x.to_string());
   return map;
 }
 
@@ -42,7 +42,8 @@ SparseTensor convolution(const SparseTensor& x, const at::Tensor& kernel, const 
 }
 
 SparseTensor channelwise_convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
-                                     const LayerGeometry& geometry, const std::optional<CoordinateMapKey>& coordinates) {
+                                     const LayerGeometry& geometry,
+                                     const std::optional<CoordinateMapKey>& coordinates) {
   const CoordinateMapKey out = out_key(x, geometry, coordinates);
   const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
   const at::Tensor y = convolve_channelwise(x.features(), kernel, map);
@@ -51,7 +52,9 @@ SparseTensor channelwise_convolution(const SparseTensor& x, const at::Tensor& ke
 
 namespace {
 at::Tensor pool_rows(const at::Tensor& x, Pooling pooling, const RowMapPtr& map) {
-  return pooling == Pooling::sum ? sum_rows(x, map) : pooling == Pooling::average ? mean_rows(x, map) : max_rows(x, map);
+  return pooling == Pooling::sum       ? sum_rows(x, map)
+         : pooling == Pooling::average ? mean_rows(x, map)
+                                       : max_rows(x, map);
 }
 }  // namespace
 

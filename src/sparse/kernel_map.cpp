@@ -50,9 +50,9 @@ void cut_tiles(const int32_t* positions, int64_t count, int64_t tiles, int64_t* 
     const int32_t* from = positions + bounds[tile - 1];
     const int32_t* end = positions + std::min(bounds[tile - 1] + kRows, count);
     // The last bound exceeds int32 where sizes come close to it.
-    bounds[tile] = std::lower_bound(from, end, tile * kRows,
-                                    [](int32_t position, int64_t bound) { return position < bound; }) -
-                   positions;
+    bounds[tile] =
+        std::lower_bound(from, end, tile * kRows, [](int32_t position, int64_t bound) { return position < bound; }) -
+        positions;
   }
 }
 
@@ -87,9 +87,13 @@ KernelMapPtr KernelMap::identity(int64_t rows) {
   return KernelMapPtr::unsafe_steal_from_new(new KernelMap(std::move(body), false));
 }
 
-KernelMap::Side& KernelMap::side(int which) const { return body_->sides[exchanged_ ? 1 - which : which]; }
+KernelMap::Side& KernelMap::side(int which) const {
+  return body_->sides[exchanged_ ? 1 - which : which];
+}
 
-int64_t KernelMap::volume() const { return static_cast<int64_t>(body_->views.size()); }
+int64_t KernelMap::volume() const {
+  return static_cast<int64_t>(body_->views.size());
+}
 
 int64_t KernelMap::pair_count() const {
   int64_t sum = 0;
@@ -118,7 +122,9 @@ const int64_t* KernelMap::tile_bounds(int64_t offset) const {
   return outputs.tiles.data() + offset * (tiles + 1);
 }
 
-KernelMapPtr KernelMap::transposed() const { return KernelMapPtr::unsafe_steal_from_new(new KernelMap(body_, !exchanged_)); }
+KernelMapPtr KernelMap::transposed() const {
+  return KernelMapPtr::unsafe_steal_from_new(new KernelMap(body_, !exchanged_));
+}
 
 at::Tensor KernelMap::rows(int64_t offset) const {
   const Pairs list = pairs(offset);

@@ -66,7 +66,7 @@ void walk(const std::vector<Key>& in_keys, const std::vector<Key>& out_keys, int
       const Key wanted = out_keys[i] + shifts[m];
       if (m > 0) {
         candidate += *candidate < wanted;
-        while (*candidate < wanted) [[unlikely]] ++candidate;
+        while (*candidate < wanted) [[unlikely]]++ candidate;
       }
       sinks[m].in[count[m]] = static_cast<int32_t>(candidate - first);
       sinks[m].out[count[m]] = static_cast<int32_t>(i);

@@ -12,13 +12,17 @@ namespace lockstep::sparse {
 namespace {
 
 /// Bits that hold 0 .. extent - 1.
-int width_of(int64_t extent) { return std::bit_width(static_cast<uint64_t>(extent - 1)); }
+int width_of(int64_t extent) {
+  return std::bit_width(static_cast<uint64_t>(extent - 1));
+}
 
 /// Strided maps round coordinates down. Starting fields at a multiple of this keeps the usual ones in their parent's
 /// layout, and its keys need no repacking.
 constexpr int64_t kAlignment = 64;
 
-int64_t align_down(int64_t value) { return value & ~(kAlignment - 1); }
+int64_t align_down(int64_t value) {
+  return value & ~(kAlignment - 1);
+}
 
 /// The fields without guard bits: what has to be sorted by, in as few bits as there can be.
 struct CompactLayout {
@@ -91,8 +95,9 @@ SortedRows sort_packed(const CompactLayout& layout, int row_bits, const int32_t*
   radix_sort(items, row_bits, row_bits + layout.bits,
              [](const PackedEntry& item, int bit) { return static_cast<uint32_t>(item.word >> bit); });
   const uint64_t row_mask = (uint64_t{1} << row_bits) - 1;
-  return collect(items, [=](const PackedEntry& item) { return item.word >> row_bits; },
-                 [=](const PackedEntry& item) { return static_cast<int32_t>(item.word & row_mask); });
+  return collect(
+      items, [=](const PackedEntry& item) { return item.word >> row_bits; },
+      [=](const PackedEntry& item) { return static_cast<int32_t>(item.word & row_mask); });
 }
 
 template <class Key>
@@ -103,8 +108,8 @@ SortedRows sort_entries(const CompactLayout& layout, const int32_t* coordinates,
     items[row] = {layout.pack<Key>(coordinates + row * columns), static_cast<int32_t>(row)};
   radix_sort(items, 0, layout.bits,
              [](const Entry<Key>& item, int bit) { return static_cast<uint32_t>(item.key >> bit); });
-  return collect(items, [](const Entry<Key>& item) { return item.key; },
-                 [](const Entry<Key>& item) { return item.row; });
+  return collect(
+      items, [](const Entry<Key>& item) { return item.key; }, [](const Entry<Key>& item) { return item.row; });
 }
 
 bool strictly_ascending(const int32_t* coordinates, int64_t rows, int64_t columns) {

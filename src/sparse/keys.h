@@ -104,14 +104,15 @@ inline const std::vector<Key128>& SortedKeys::get() const {
 
 /// The rows of `coordinates` in ascending order, equal ones in order of their rows.
 struct SortedRows {
-  std::vector<int32_t> rows;        ///< rows[position]: the row at a position
-  std::vector<uint8_t> is_first;    ///< whether the coordinate differs from that of the position before
-  bool ascending = false;           ///< rows is 0, 1, 2, ... and all coordinates differ
+  std::vector<int32_t> rows;      ///< rows[position]: the row at a position
+  std::vector<uint8_t> is_first;  ///< whether the coordinate differs from that of the position before
+  bool ascending = false;         ///< rows is 0, 1, 2, ... and all coordinates differ
 };
 SortedRows sort_rows(const char* operation, const int32_t* coordinates, int64_t rows, const Box& box);
 
 /// Packs coordinates that are in ascending order through `rows` (empty: as they lie).
-SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, std::span<const int32_t> rows, int64_t size);
+SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, std::span<const int32_t> rows,
+                       int64_t size);
 
 /// The same keys in another layout; it must cover them.
 SortedKeys repack(const SortedKeys& keys, const KeyLayout& layout);

@@ -10,8 +10,8 @@ namespace lockstep::sparse {
 namespace {
 
 /// Autocast runs the products of matrices in the lower type; sums of rows keep the type of their input.
-at::Tensor autocast_convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map,
-                                bool transposed, int64_t groups) {
+at::Tensor autocast_convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
+                                int64_t groups) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
   return convolution(at::autocast::cached_cast(type, x, at::kCPU), at::autocast::cached_cast(type, weight, at::kCPU),

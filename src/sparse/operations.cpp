@@ -6,7 +6,7 @@
 namespace lockstep::sparse {
 
 // Each handle is looked up once.
-#define CALL(name, ...)                                              \
+#define CALL(name, ...)                                                \
   static const auto handle = operation<decltype(sparse::name)>(#name); \
   return handle.call(__VA_ARGS__)
 
@@ -26,16 +26,24 @@ at::Tensor channelwise_weight(const at::Tensor& x, const at::Tensor& g, const Ke
 at::Tensor row_sum(const at::Tensor& x, const RowMapPtr& map, const MaybeTensor& weights) {
   CALL(row_sum, x, map, weights);
 }
-at::Tensor row_dot(const at::Tensor& g, const at::Tensor& x, const RowMapPtr& map) { CALL(row_dot, g, x, map); }
+at::Tensor row_dot(const at::Tensor& g, const at::Tensor& x, const RowMapPtr& map) {
+  CALL(row_dot, g, x, map);
+}
 at::Tensor row_pick(const at::Tensor& x, const RowMapPtr& map, const at::Tensor& chosen) {
   CALL(row_pick, x, map, chosen);
 }
 at::Tensor row_unpick(const at::Tensor& g, const RowMapPtr& map, const at::Tensor& chosen) {
   CALL(row_unpick, g, map, chosen);
 }
-at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map) { CALL(row_argmax, x, map); }
-at::Tensor column_sum(const at::Tensor& x) { CALL(column_sum, x); }
-at::Tensor column_moments(const at::Tensor& x) { CALL(column_moments, x); }
+at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map) {
+  CALL(row_argmax, x, map);
+}
+at::Tensor column_sum(const at::Tensor& x) {
+  CALL(column_sum, x);
+}
+at::Tensor column_moments(const at::Tensor& x) {
+  CALL(column_moments, x);
+}
 at::Tensor normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
                      const at::Tensor& weight, const at::Tensor& bias) {
   CALL(normalize, x, mean, inverse_deviation, weight, bias);

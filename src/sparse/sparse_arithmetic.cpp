@@ -67,16 +67,36 @@ SparseTensor operator*(const SparseTensor& a, const SparseTensor& b) {
 SparseTensor operator/(const SparseTensor& a, const SparseTensor& b) {
   return apply("operator/", a, b, [](const at::Tensor& x, const at::Tensor& y) { return x / y; });
 }
-SparseTensor operator+(const SparseTensor& a, double b) { return a.with_features(a.features() + b); }
-SparseTensor operator-(const SparseTensor& a, double b) { return a.with_features(a.features() - b); }
-SparseTensor operator*(const SparseTensor& a, double b) { return a.with_features(a.features() * b); }
-SparseTensor operator/(const SparseTensor& a, double b) { return a.with_features(a.features() / b); }
-SparseTensor operator+(double a, const SparseTensor& b) { return b + a; }
-SparseTensor operator-(double a, const SparseTensor& b) { return b.with_features(a - b.features()); }
-SparseTensor operator*(double a, const SparseTensor& b) { return b * a; }
-SparseTensor operator/(double a, const SparseTensor& b) { return b.with_features(a / b.features()); }
-SparseTensor operator-(const SparseTensor& a) { return a.with_features(-a.features()); }
-SparseTensor pow(const SparseTensor& a, double exponent) { return a.with_features(at::pow(a.features(), exponent)); }
+SparseTensor operator+(const SparseTensor& a, double b) {
+  return a.with_features(a.features() + b);
+}
+SparseTensor operator-(const SparseTensor& a, double b) {
+  return a.with_features(a.features() - b);
+}
+SparseTensor operator*(const SparseTensor& a, double b) {
+  return a.with_features(a.features() * b);
+}
+SparseTensor operator/(const SparseTensor& a, double b) {
+  return a.with_features(a.features() / b);
+}
+SparseTensor operator+(double a, const SparseTensor& b) {
+  return b + a;
+}
+SparseTensor operator-(double a, const SparseTensor& b) {
+  return b.with_features(a - b.features());
+}
+SparseTensor operator*(double a, const SparseTensor& b) {
+  return b * a;
+}
+SparseTensor operator/(double a, const SparseTensor& b) {
+  return b.with_features(a / b.features());
+}
+SparseTensor operator-(const SparseTensor& a) {
+  return a.with_features(-a.features());
+}
+SparseTensor pow(const SparseTensor& a, double exponent) {
+  return a.with_features(at::pow(a.features(), exponent));
+}
 
 SparseTensor cat(const std::vector<SparseTensor>& tensors) {
   require_one_map("cat", tensors);
@@ -123,7 +143,8 @@ SparseTensor to_sparse(const at::Tensor& dense, bool remove_zeros, CoordinateMan
   }
   order.push_back(1);
   const at::Tensor table = dense.permute(order).reshape({-1, dense.size(1)});
-  const at::Tensor rows = remove_zeros ? at::nonzero(table.detach().ne(0).any(1)).squeeze(1) : at::arange(table.size(0));
+  const at::Tensor rows =
+      remove_zeros ? at::nonzero(table.detach().ne(0).any(1)).squeeze(1) : at::arange(table.size(0));
   const at::Tensor points = at::nonzero(at::ones(extents, at::kBool)).to(at::kInt).index_select(0, rows);
   return {take_rows(table, rows), points, {}, Quantization::none, std::move(manager)};
 }

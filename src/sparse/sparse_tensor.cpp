@@ -89,13 +89,18 @@ SparseTensor::SparseTensor(const at::Tensor& features, const at::Tensor& coordin
 
 SparseTensor::SparseTensor(at::Tensor features, CoordinateMapKey key, CoordinateManagerPtr manager)
     : features_(std::move(features)), key_(std::move(key)), manager_(std::move(manager)) {
-  require(manager_ != nullptr, "SparseTensor", "there is no manager, expected the one that knows '", key_.to_string(), "'");
+  require(manager_ != nullptr, "SparseTensor", "there is no manager, expected the one that knows '", key_.to_string(),
+          "'");
   map_ = manager_->map(key_);
   check_features("SparseTensor", features_, map_->size());
 }
 
-at::Tensor SparseTensor::unique_index() const { return unique_.defined() ? unique_ : at::arange(size()); }
-at::Tensor SparseTensor::inverse_mapping() const { return inverse_.defined() ? inverse_ : at::arange(size()); }
+at::Tensor SparseTensor::unique_index() const {
+  return unique_.defined() ? unique_ : at::arange(size());
+}
+at::Tensor SparseTensor::inverse_mapping() const {
+  return inverse_.defined() ? inverse_ : at::arange(size());
+}
 
 SparseTensor SparseTensor::with_features(at::Tensor features) const {
   check_features("SparseTensor", features, size());
@@ -105,7 +110,8 @@ SparseTensor SparseTensor::with_features(at::Tensor features) const {
 }
 
 SparseTensor SparseTensor::to(at::Device device) const {
-  require(device.is_cpu(), "SparseTensor::to", "device is ", device.str(), ", expected cpu: this build's sparse engine runs there alone");
+  require(device.is_cpu(), "SparseTensor::to", "device is ", device.str(),
+          ", expected cpu: this build's sparse engine runs there alone");
   return with_features(features_.to(device));
 }
 
@@ -150,13 +156,15 @@ std::pair<at::Tensor, at::Tensor> SparseTensor::dense(const std::optional<std::v
   const Box& box = map().box();
   AxisValues corner(axes, 0);
   std::vector<int64_t> extents = {size() == 0 ? 0 : box.high[0] + 1, channels()};
-  if (shape) require((*shape)[1] == channels(), name, "shape is ", sparse::to_string(*shape), ", expected ", channels(),
-                     " channels");
+  if (shape)
+    require((*shape)[1] == channels(), name, "shape is ", sparse::to_string(*shape), ", expected ", channels(),
+            " channels");
   for (int64_t axis = 0; axis < axes; ++axis) {
     const int64_t step = tensor_stride()[axis];
     require(step > 0, name, "tensor stride is ", sparse::to_string(tensor_stride()), ", expected positive values");
-    if (minimum) require((*minimum)[axis] % step == 0, name, "minimum is ", sparse::to_string(*minimum),
-                         ", expected multiples of the tensor stride ", sparse::to_string(tensor_stride()));
+    if (minimum)
+      require((*minimum)[axis] % step == 0, name, "minimum is ", sparse::to_string(*minimum),
+              ", expected multiples of the tensor stride ", sparse::to_string(tensor_stride()));
     corner[axis] = minimum ? (*minimum)[axis] : size() == 0 ? 0 : box.low[axis + 1];
     extents.push_back(size() == 0 ? 0 : std::max<int64_t>(0, (box.high[axis + 1] - corner[axis]) / step + 1));
   }

@@ -81,7 +81,9 @@ TensorField TensorField::cat_slice(const SparseTensor& x) const {
   return with_features(at::cat({features_, slice(x).features()}, 1));
 }
 
-TensorField TensorField::interpolate(const SparseTensor& x) const { return with_features(x.interpolate(coordinates_)); }
+TensorField TensorField::interpolate(const SparseTensor& x) const {
+  return with_features(x.interpolate(coordinates_));
+}
 
 SparseTensor TensorField::splat() const {
   const int64_t axes = dimension();
@@ -113,9 +115,8 @@ at::Tensor batched_coordinates(const std::vector<at::Tensor>& coordinates) {
   for (size_t b = 0; b < coordinates.size(); ++b) {
     require(coordinates[b].dim() == 2, "batched_coordinates", "part ", b, " is ", describe(coordinates[b]),
             ", expected [n, D]");
-    parts.push_back(at::cat({at::full({coordinates[b].size(0), 1}, static_cast<int64_t>(b), coordinates[b].options()),
-                             coordinates[b]},
-                            1));
+    parts.push_back(at::cat(
+        {at::full({coordinates[b].size(0), 1}, static_cast<int64_t>(b), coordinates[b].options()), coordinates[b]}, 1));
   }
   require(!parts.empty(), "batched_coordinates", "there are no parts, expected one at least");
   return at::cat(parts);

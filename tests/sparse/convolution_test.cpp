@@ -126,7 +126,9 @@ TEST(Convolution, HasFirstAndSecondGradients) {
     for (const int64_t stride : {1, 2}) {
       const Case c = make_case(9, axes, 2, stride, 7);
       for (const int64_t groups : {1, 2}) {
-        const lockstep::test::Differentiable f = [&](const std::vector<at::Tensor>& in) { return convolve(in[0], in[1], c.map, groups); };
+        const lockstep::test::Differentiable f = [&](const std::vector<at::Tensor>& in) {
+          return convolve(in[0], in[1], c.map, groups);
+        };
         const std::vector<at::Tensor> inputs = {at::randn({c.in->size(), 4}, at::kDouble),
                                                 at::randn({c.map->volume(), 4 / groups, 2}, at::kDouble)};
         lockstep::test::expect_gradients(f, inputs);
@@ -211,7 +213,8 @@ TEST(Convolution, GivesTheSameBitsForAnyNumberOfThreads) {
 TEST(Convolution, TakesWhatLiesApartAndWhatIsEmpty) {
   const Case c = make_case(50, 2, 3, 1, 11);
   at::manual_seed(10);
-  const at::Tensor x = at::randn({5, c.in->size()}, at::kDouble).t(), w = at::randn({6, 5, 9}, at::kDouble).permute({2, 1, 0});
+  const at::Tensor x = at::randn({5, c.in->size()}, at::kDouble).t(),
+                   w = at::randn({6, 5, 9}, at::kDouble).permute({2, 1, 0});
   expect_close(convolve(x, w, c.map), reference(c, x, w), 1e-13);
   EXPECT_EQ(convolve(at::zeros({c.in->size(), 0}), at::zeros({9, 0, 3}), c.map).abs().sum().item<float>(), 0);
   EXPECT_EQ(convolve(at::zeros({c.in->size(), 3}), at::zeros({9, 3, 0}), c.map).numel(), 0);
@@ -228,7 +231,9 @@ TEST(Convolution, AddsABiasAndActsAsALinearLayer) {
   at::manual_seed(11);
   const std::vector<at::Tensor> inputs = {at::randn({30, 4}, at::kDouble), at::randn({4, 3}, at::kDouble),
                                           at::randn({1, 3}, at::kDouble)};
-  const lockstep::test::Differentiable f = [](const std::vector<at::Tensor>& in) { return sparse::linear(in[0], in[1], in[2]); };
+  const lockstep::test::Differentiable f = [](const std::vector<at::Tensor>& in) {
+    return sparse::linear(in[0], in[1], in[2]);
+  };
   EXPECT_TRUE(at::allclose(f(inputs), inputs[0].matmul(inputs[1]) + inputs[2]));
   lockstep::test::expect_gradients(f, inputs);
   lockstep::test::expect_second_gradients(f, inputs);

@@ -134,7 +134,8 @@ TEST(CoordinateMap, UnitesPrunesAndFinds) {
   std::set<Point> expected;
   for (const auto& map : both)
     for (const Point& point : to_points(map->coordinates())) expected.insert(point);
-  EXPECT_EQ(to_points(CoordinateMap::united(both)->coordinates()), std::vector<Point>(expected.begin(), expected.end()));
+  EXPECT_EQ(to_points(CoordinateMap::united(both)->coordinates()),
+            std::vector<Point>(expected.begin(), expected.end()));
 
   const at::Tensor keep = at::arange(a->size()).remainder(3).eq(1);
   EXPECT_TRUE(at::equal(a->pruned(keep)->coordinates(), a->coordinates().index({keep})));

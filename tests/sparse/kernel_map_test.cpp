@@ -63,8 +63,7 @@ void expect_right(const CoordinateMapPtr& in, const CoordinateMapPtr& out, const
       const int64_t* bounds = side->tile_bounds(k);
       EXPECT_EQ(bounds[side->tile_count()], list.count);
       for (int64_t tile = 0; tile < side->tile_count(); ++tile)
-        for (int64_t i = bounds[tile]; i < bounds[tile + 1]; ++i)
-          ASSERT_EQ(list.out[i] / KernelMap::kTileRows, tile);
+        for (int64_t i = bounds[tile]; i < bounds[tile + 1]; ++i) ASSERT_EQ(list.out[i] / KernelMap::kTileRows, tile);
     }
   }
   EXPECT_EQ(map->pair_count(), pairs);
@@ -77,7 +76,8 @@ TEST(KernelRegion, RunsThroughTheFirstAxisFastest) {
   EXPECT_EQ(KernelRegion::hypercross({3, 3}, {1, 2}).offsets({1, 1}),
             (std::vector<int64_t>{0, 0, 1, 0, -1, 0, 0, 2, 0, -2}));
   EXPECT_EQ(KernelRegion::with_offsets({5, -1}, {2, 1}).offsets({2, 2}), (std::vector<int64_t>{20, -2}));
-  for (const auto& region : {KernelRegion::hypercube({3, 4, 5}, {1, 1, 1}), KernelRegion::hypercross({5, 3, 1}, {1, 1, 1})})
+  for (const auto& region :
+       {KernelRegion::hypercube({3, 4, 5}, {1, 1, 1}), KernelRegion::hypercross({5, 3, 1}, {1, 1, 1})})
     EXPECT_EQ(region.volume() * 3, static_cast<int64_t>(region.offsets({1, 1, 1}).size()));
 }
 
@@ -125,8 +125,15 @@ TEST(KernelMap, TakesAFewOutputsAmongManyInputs) {
 
 TEST(KernelMap, LooksOverTheLimitsOfInt32WithoutWrapping) {
   constexpr int64_t low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
-  const auto map = CoordinateMap::insert(to_tensor({{0, low, high}, {0, high, low}, {1, low, low}, {0, high, high},
-                                                    {0, low, low}, {0, low, 0}, {0, -1, high}}, 3)).map;
+  const auto map = CoordinateMap::insert(to_tensor({{0, low, high},
+                                                    {0, high, low},
+                                                    {1, low, low},
+                                                    {0, high, high},
+                                                    {0, low, low},
+                                                    {0, low, 0},
+                                                    {0, -1, high}},
+                                                   3))
+                       .map;
   expect_right(map, map, KernelRegion::hypercube({3, 3}, {1, 1}).offsets({1, 1}));
   expect_right(map, map, {high, 0, 0, high, 1, -high, low, low});
 }

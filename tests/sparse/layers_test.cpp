@@ -86,7 +86,8 @@ TEST(Pooling, UnpoolsToTheFinerCoordinates) {
   const auto points = to_points(x.coordinates());
   for (size_t i = 0; i < points.size(); ++i) {
     test::Point floor = points[i];
-    for (int axis = 1; axis < 4; ++axis) floor[axis] = floor[axis] >= 0 ? floor[axis] / 2 * 2 : -((1 - floor[axis]) / 2 * 2);
+    for (int axis = 1; axis < 4; ++axis)
+      floor[axis] = floor[axis] >= 0 ? floor[axis] / 2 * 2 : -((1 - floor[axis]) / 2 * 2);
     EXPECT_TRUE(at::equal(z.features()[i], y.features()[coarse.at(floor)]));
   }
 }
@@ -114,12 +115,14 @@ TEST(Broadcast, GoesRowByRowWithTheBatchEntry) {
 TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
   const SparseTensor x = make(700, 3, 5, 15);
   at::manual_seed(1);
-  const std::vector<at::Tensor> inputs = {x.features() * 3 + 100, at::randn({5}, at::kDouble), at::randn({5}, at::kDouble)};
+  const std::vector<at::Tensor> inputs = {x.features() * 3 + 100, at::randn({5}, at::kDouble),
+                                          at::randn({5}, at::kDouble)};
   for (const bool training : {true, false}) {
     const at::Tensor mean = at::randn({5}, at::kDouble), var = at::rand({5}, at::kDouble) + 1;
     const at::Tensor mean2 = mean.clone(), var2 = var.clone();
     const at::Tensor y = batch_norm(inputs[0], inputs[1], inputs[2], mean, var, training, 0.1, 1e-5);
-    EXPECT_TRUE(at::allclose(y, at::batch_norm(inputs[0], inputs[1], inputs[2], mean2, var2, training, 0.1, 1e-5, false)));
+    EXPECT_TRUE(
+        at::allclose(y, at::batch_norm(inputs[0], inputs[1], inputs[2], mean2, var2, training, 0.1, 1e-5, false)));
     EXPECT_TRUE(at::allclose(mean, mean2) && at::allclose(var, var2));
     const at::Tensor few = inputs[0].slice(0, 0, 20);
     lockstep::test::expect_gradients(
@@ -135,7 +138,8 @@ TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
 
 TEST(Norm, SynchronisedOverPartsEqualsTheWhole) {
   at::manual_seed(2);
-  const at::Tensor x = at::randn({90, 4}, at::kDouble), w = at::rand({4}, at::kDouble), g = at::randn({90, 4}, at::kDouble);
+  const at::Tensor x = at::randn({90, 4}, at::kDouble), w = at::rand({4}, at::kDouble),
+                   g = at::randn({90, 4}, at::kDouble);
   at::Tensor whole = x.clone().requires_grad_(true);
   batch_norm(whole, w, {}, {}, {}, true, 0.1, 1e-5).backward(g);
   const std::vector<int64_t> sizes = {50, 0, 40};
@@ -204,14 +208,18 @@ TEST(Layers, RunStridedTransposedGenerativeAndOnGivenCoordinates) {
   nn::ConvolutionOptions expanding = options(3, 1);
   expanding.kernel.expand_coordinates = true;
   const SparseTensor expanded = wide(nn::Convolution(expanding))(x);
-  EXPECT_EQ(expanded.size(), x.manager()->map(x.key())->expanded(
-      KernelRegion::hypercube({3, 3, 3}, {1, 1, 1}).offsets({1, 1, 1}), AxisValues{1, 1, 1})->size());
+  EXPECT_EQ(expanded.size(),
+            x.manager()
+                ->map(x.key())
+                ->expanded(KernelRegion::hypercube({3, 3, 3}, {1, 1, 1}).offsets({1, 1, 1}), AxisValues{1, 1, 1})
+                ->size());
   nn::Convolution point = wide(nn::Convolution(options(1, 1)));
   const auto target = x.manager()->insert(to_tensor({{0, 50, 50, 50}, {0, 0, 0, 0}}, 4), {1, 1, 1}).key;
   const SparseTensor there = point(x, target);
   EXPECT_EQ(there.size(), 2);
   EXPECT_EQ(there.features()[0].abs().sum().item<double>(), 0);
-  const SparseTensor y = nn::Pointwise<torch::nn::LeakyReLU>(torch::nn::LeakyReLUOptions().negative_slope(0.2)).forward(x);
+  const SparseTensor y =
+      nn::Pointwise<torch::nn::LeakyReLU>(torch::nn::LeakyReLUOptions().negative_slope(0.2)).forward(x);
   EXPECT_TRUE(at::equal(y.features(), at::leaky_relu(x.features(), 0.2)));
 }
 
@@ -229,7 +237,8 @@ TEST(Layers, GiveTheSameBitsForAnyNumberOfThreads) {
     std::vector<at::Tensor> all = {broadcast_multiply(y, global_pool(y, Pooling::average)).features(),
                                    global_pool(z, Pooling::sum).features(),
                                    pool(y, Pooling::average, kernel(3, 2, 2).geometry()).features()};
-    torch::autograd::backward(all, {at::full_like(all[0], 0.1), at::full_like(all[1], 0.2), at::full_like(all[2], 0.3)});
+    torch::autograd::backward(all,
+                              {at::full_like(all[0], 0.1), at::full_like(all[1], 0.2), at::full_like(all[2], 0.3)});
     all.push_back(leaf.grad());
     all.push_back(w.grad());
     if (first.empty()) first = all;
@@ -253,7 +262,8 @@ TEST(Layers, Float32GradientsAreThoseOfFloat64UpToRounding) {
   }
   for (size_t i = 0; i < inputs.size(); ++i)
     EXPECT_LT((gradients[0][i] - gradients[1][i]).abs().max().item<double>(),
-              3e-6 * gradients[1][i].abs().max().item<double>()) << "input " << i;
+              3e-6 * gradients[1][i].abs().max().item<double>())
+        << "input " << i;
 }
 
 TEST(Layers, TakeNothing) {

@@ -20,7 +20,9 @@ nn::ConvolutionOptions options(int64_t in, int64_t out, int64_t size, int64_t st
   return {in, out, {.kernel_size = {size}, .stride = {stride}}, bias};
 }
 
-SparseTensor relu(const SparseTensor& x) { return x.with_features(x.features().relu()); }
+SparseTensor relu(const SparseTensor& x) {
+  return x.with_features(x.features().relu());
+}
 
 struct Block : torch::nn::Module {
   Block(int64_t in, int64_t out) : conv1(options(in, out, 3)), norm1(out), conv2(options(out, out, 3)), norm2(out) {
@@ -58,7 +60,8 @@ struct MinkUNet14A : torch::nn::Module {
     std::vector<int64_t> skips = {32, 32, 64, 128};
     for (int64_t level = 0; level < 4; ++level) {
       const std::string n = std::to_string(level + 1);
-      down.push_back(add("conv" + n + "p" + std::to_string(1 << level) + "s2", nn::Convolution(options(width, width, 2, 2))));
+      down.push_back(
+          add("conv" + n + "p" + std::to_string(1 << level) + "s2", nn::Convolution(options(width, width, 2, 2))));
       norms.push_back(add("bn" + n, nn::BatchNorm(width)));
       add_block("block" + n, width, planes[level]);
       width = planes[level];
@@ -66,7 +69,8 @@ struct MinkUNet14A : torch::nn::Module {
     for (int64_t level = 0; level < 4; ++level) {
       const std::string n = std::to_string(level + 4);
       const int64_t out = planes[level + 4];
-      up.push_back(add("convtr" + n + "p" + std::to_string(16 >> level) + "s2", nn::ConvolutionTranspose(options(width, out, 2, 2))));
+      up.push_back(add("convtr" + n + "p" + std::to_string(16 >> level) + "s2",
+                       nn::ConvolutionTranspose(options(width, out, 2, 2))));
       norms.push_back(add("bntr" + n, nn::BatchNorm(out)));
       add_block("block" + std::to_string(level + 5), out + skips[3 - level], out);
       width = out;

@@ -21,9 +21,13 @@ using test::rows_of;
 using test::to_points;
 using test::to_tensor;
 
-SparseTensor make(int64_t points, int64_t axes, int64_t channels, uint32_t seed, CoordinateManagerPtr manager = nullptr) {
+SparseTensor make(int64_t points, int64_t axes, int64_t channels, uint32_t seed,
+                  CoordinateManagerPtr manager = nullptr) {
   at::manual_seed(seed);
-  return {at::randn({points, channels}, at::kDouble), random_cloud(points, axes, -3, 3, 2, seed), {}, Quantization::first,
+  return {at::randn({points, channels}, at::kDouble),
+          random_cloud(points, axes, -3, 3, 2, seed),
+          {},
+          Quantization::first,
           std::move(manager)};
 }
 
@@ -41,21 +45,24 @@ TEST(SparseTensor, QuantizesEqualCoordinatesAsAsked) {
       for (size_t i = 0; i < points.size(); ++i)
         if (points[i] == point) members.push_back(static_cast<int64_t>(i));
       const at::Tensor all = features.index_select(0, at::tensor(members, at::kLong));
-      const at::Tensor expected = mode == Quantization::first ? all[0]
-                                  : mode == Quantization::sum ? all.sum(0)
-                                  : mode == Quantization::average ? all.mean(0) : std::get<0>(all.max(0));
+      const at::Tensor expected = mode == Quantization::first     ? all[0]
+                                  : mode == Quantization::sum     ? all.sum(0)
+                                  : mode == Quantization::average ? all.mean(0)
+                                                                  : std::get<0>(all.max(0));
       EXPECT_TRUE(at::allclose(x.features()[row], expected));
       for (const int64_t member : members) EXPECT_EQ(x.inverse_mapping()[member].item<int64_t>(), row);
       EXPECT_EQ(x.unique_index()[row].item<int64_t>(), members[0]);
     }
-    lockstep::test::expect_gradients([&](const std::vector<at::Tensor>& in) {
-      return SparseTensor(in[0], coordinates, {}, mode).features(); }, {features});
+    lockstep::test::expect_gradients(
+        [&](const std::vector<at::Tensor>& in) { return SparseTensor(in[0], coordinates, {}, mode).features(); },
+        {features});
   }
   EXPECT_THROW(SparseTensor(features, coordinates, {}, Quantization::none), Error);
 }
 
 TEST(SparseTensor, KeepsTheOrderOfDifferentCoordinates) {
-  const at::Tensor coordinates = to_tensor({{1, 5}, {0, 7}, {1, -5}, {0, 0}}, 2), features = at::arange(4.0).unsqueeze(1);
+  const at::Tensor coordinates = to_tensor({{1, 5}, {0, 7}, {1, -5}, {0, 0}}, 2),
+                   features = at::arange(4.0).unsqueeze(1);
   const SparseTensor x(features, coordinates);
   EXPECT_TRUE(at::equal(x.coordinates(), coordinates) && at::equal(x.features(), features));
   EXPECT_TRUE(at::equal(x.inverse_mapping(), at::arange(4)));
@@ -111,8 +118,8 @@ TEST(SparseTensor, BecomesDenseAndSparseAgain) {
   const SparseTensor x = make(40, 2, 3, 8);
   EXPECT_THROW(x.dense(std::vector<int64_t>{2, 3, 1, 1}), Error);
   EXPECT_THROW(x.dense(std::vector<int64_t>{2, 4, 9, 9}), Error);
-  lockstep::test::expect_gradients([&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).dense().first; },
-                                   {x.features()});
+  lockstep::test::expect_gradients(
+      [&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).dense().first; }, {x.features()});
 }
 
 TEST(SparseTensor, TakesItselfApartByBatch) {
@@ -130,10 +137,12 @@ TEST(SparseTensor, PrunesRows) {
   const SparseTensor x = make(40, 3, 2, 9);
   const at::Tensor keep = x.features().select(1, 0) > 0;
   const SparseTensor y = prune(x, keep);
-  EXPECT_TRUE(at::equal(y.features(), x.features().index({keep})) && at::equal(y.coordinates(), x.coordinates().index({keep})));
+  EXPECT_TRUE(at::equal(y.features(), x.features().index({keep})) &&
+              at::equal(y.coordinates(), x.coordinates().index({keep})));
   EXPECT_EQ(prune(x, at::zeros_like(keep)).size(), 0);
-  lockstep::test::expect_gradients([&](const std::vector<at::Tensor>& in) { return prune(x.with_features(in[0]), keep).features(); },
-                                   {x.features()});
+  lockstep::test::expect_gradients(
+      [&](const std::vector<at::Tensor>& in) { return prune(x.with_features(in[0]), keep).features(); },
+      {x.features()});
   EXPECT_THROW(prune(x, keep.slice(0, 1)), Error);
 }
 
@@ -146,14 +155,15 @@ TEST(SparseTensor, InterpolatesLinearly) {
   for (int64_t i = 0; i < 30; ++i) {
     at::Tensor expected = at::zeros({2}, at::kDouble);
     for (const auto& [point, row] : rows) {
-      const double dx = std::abs(points[i][1].item<double>() - point[1]), dy = std::abs(points[i][2].item<double>() - point[2]);
+      const double dx = std::abs(points[i][1].item<double>() - point[1]),
+                   dy = std::abs(points[i][2].item<double>() - point[2]);
       if (point[0] == 0 && dx < 1 && dy < 1) expected += (1 - dx) * (1 - dy) * x.features()[row];
     }
     EXPECT_TRUE(at::allclose(got[i], expected));
   }
   EXPECT_TRUE(at::equal(x.features_at_coordinates(x.coordinates()), x.features()));
-  lockstep::test::expect_gradients([&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).interpolate(points); },
-                                   {x.features()});
+  lockstep::test::expect_gradients(
+      [&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).interpolate(points); }, {x.features()});
 }
 
 TEST(SparseTensor, SaysWhatDoesNotFit) {
@@ -195,7 +205,8 @@ TEST(CoordinateManager, CachesMapsAndExplainsItself) {
   EXPECT_EQ(manager.kernel_map(coarse, x.key(), region, true)->pairs(3).in, map->pairs(3).out);
   EXPECT_EQ(manager.statistics().kernel_maps, 1);
   EXPECT_EQ(manager.statistics().hits, 2);
-  EXPECT_THAT(manager.to_string(), testing::AllOf(testing::HasSubstr("stride [2, 2, 2]"), testing::HasSubstr("hypercube")));
+  EXPECT_THAT(manager.to_string(),
+              testing::AllOf(testing::HasSubstr("stride [2, 2, 2]"), testing::HasSubstr("hypercube")));
   try {
     manager.map({{7, 7, 7}, "x"});
     FAIL();

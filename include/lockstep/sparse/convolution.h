@@ -5,8 +5,8 @@
 
 #include "lockstep/sparse/kernel_map.h"
 
-/// Convolutions on features. All results are the same bits for any number of threads; float16 and bfloat16 are summed in
-/// float32; all have gradients of any order. They throw Error on sizes, types and devices that don't fit together.
+/// Convolutions on features. All results are the same bits for any number of threads; float16 and bfloat16 are summed
+/// in float32; all have gradients of any order. They throw Error on sizes, types and devices that don't fit together.
 namespace lockstep::sparse {
 
 /// y[out] = sum over offsets k and pairs (in, out) of x[in] weight[k]: x [map.in_size, Cin] and weight

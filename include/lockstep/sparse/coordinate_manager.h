@@ -17,8 +17,8 @@
 
 namespace lockstep::sparse {
 
-/// Names a coordinate map of a manager: its tensor stride, and an id that tells apart maps of the same stride. Maps that
-/// come from one another by strides share their id.
+/// Names a coordinate map of a manager: its tensor stride, and an id that tells apart maps of the same stride. Maps
+/// that come from one another by strides share their id.
 struct CoordinateMapKey {
   AxisValues tensor_stride;
   std::string id;
@@ -39,9 +39,9 @@ struct LayerGeometry {
   auto operator<=>(const LayerGeometry&) const = default;
 };
 
-/// The coordinate maps of some tensors that belong together (those of one network's pass, usually), and the maps between
-/// them, each made once. Tensors share it; it goes, with all it holds, when the last of them goes. Safe to use from
-/// several threads.
+/// The coordinate maps of some tensors that belong together (those of one network's pass, usually), and the maps
+/// between them, each made once. Tensors share it; it goes, with all it holds, when the last of them goes. Safe to use
+/// from several threads.
 class CoordinateManager {
  public:
   explicit CoordinateManager(int64_t dimension);

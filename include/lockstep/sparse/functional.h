@@ -8,8 +8,8 @@
 /// Layers as functions of sparse tensors. Each finds its output coordinates and its maps in the tensor's manager.
 namespace lockstep::sparse {
 
-/// Kernel [K, Cin / groups, Cout], or [Cin, Cout] where K = 1, and bias (may be undefined) [1, Cout]. With `coordinates`
-/// the outputs lie there instead of where the geometry says.
+/// Kernel [K, Cin / groups, Cout], or [Cin, Cout] where K = 1, and bias (may be undefined) [1, Cout]. With
+/// `coordinates` the outputs lie there instead of where the geometry says.
 SparseTensor convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
                          const LayerGeometry& geometry, int64_t groups = 1,
                          const std::optional<CoordinateMapKey>& coordinates = std::nullopt);
@@ -35,7 +35,8 @@ SparseTensor broadcast_cat(const SparseTensor& x, const SparseTensor& global);
 
 /// Each batch entry's channels to mean 0 and variance 1, times weight [1, C] plus bias [1, C]. The variance
 /// is that about the mean.
-SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon = 1e-5);
+SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                           double epsilon = 1e-5);
 
 /// Adds up statistics over replicas: given [3, C] (count, mean, sum of squared deviations), or [2, C] sums, of this
 /// replica, it returns those of all. What synchronised batch norm of the parallel layer hooks in.
@@ -45,9 +46,9 @@ struct BatchNormMerge {
   MergeStatistics moments, sums;  ///< both or none
 };
 
-/// Batch norm of features [N, C] over rows. In training it uses the batch's statistics and moves the running ones (which
-/// may be undefined) towards them by `momentum`. The same bits for any number of threads, unlike torch's. N = 0 is legal
-/// and leaves the running statistics alone.
+/// Batch norm of features [N, C] over rows. In training it uses the batch's statistics and moves the running ones
+/// (which may be undefined) towards them by `momentum`. The same bits for any number of threads, unlike torch's. N = 0
+/// is legal and leaves the running statistics alone.
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, bool training, double momentum,
                       double epsilon, const BatchNormMerge& merge = {});

@@ -5,8 +5,8 @@
 
 #include "lockstep/sparse/row_map.h"
 
-/// Products of a row map with features [in_size, C]: all give [out_size, C], the same bits for any number of threads, and
-/// have gradients of any order. A row without entries is zero.
+/// Products of a row map with features [in_size, C]: all give [out_size, C], the same bits for any number of threads,
+/// and have gradients of any order. A row without entries is zero.
 namespace lockstep::sparse {
 
 at::Tensor sum_rows(const at::Tensor& x, const RowMapPtr& map);

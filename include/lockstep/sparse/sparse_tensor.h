@@ -23,8 +23,8 @@ enum class Quantization {
 /// Features [N, C] at N different coordinates (batch index, then D integers), which belong to a coordinate manager. A
 /// value: copies share features and coordinates.
 ///
-/// Row order: a tensor made from coordinates that are all different keeps their order; of equal ones the first keeps its
-/// place. Outputs on other coordinates are sorted by batch index, then axis by axis.
+/// Row order: a tensor made from coordinates that are all different keeps their order; of equal ones the first keeps
+/// its place. Outputs on other coordinates are sorted by batch index, then axis by axis.
 class SparseTensor {
  public:
   SparseTensor() = default;

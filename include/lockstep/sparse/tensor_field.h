@@ -5,8 +5,8 @@
 
 namespace lockstep::sparse {
 
-/// Features [N, C] at N real points (batch index, then D values), not all different: a point cloud as it was measured. A
-/// value. It shares its manager with the sparse tensors made of it.
+/// Features [N, C] at N real points (batch index, then D values), not all different: a point cloud as it was measured.
+/// A value. It shares its manager with the sparse tensors made of it.
 class TensorField {
  public:
   TensorField() = default;
@@ -57,8 +57,8 @@ struct Quantized {
   at::Tensor unique;       ///< int64 [M]
   at::Tensor inverse;      ///< int64 [N]
 };
-/// Points [N, D] of one cloud, divided by `quantization_size` and rounded down; the first point of a voxel stands for it.
-/// Features and labels may be undefined.
+/// Points [N, D] of one cloud, divided by `quantization_size` and rounded down; the first point of a voxel stands for
+/// it. Features and labels may be undefined.
 Quantized sparse_quantize(const at::Tensor& coordinates, const at::Tensor& features = {}, const at::Tensor& labels = {},
                           int64_t ignore_label = -100, double quantization_size = 1);
 

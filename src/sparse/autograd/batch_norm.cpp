@@ -38,7 +38,8 @@ struct BatchNorm : Function<BatchNorm> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    require(!at::GradMode::is_enabled(), "batch_norm", "a second gradient was asked for (create_graph), expected the first one alone");
+    require(!at::GradMode::is_enabled(), "batch_norm",
+            "a second gradient was asked for (create_graph), expected the first one alone");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3], &g = grads[0];
     const at::Tensor own = normalize_sums(g, x, mean, inverse);

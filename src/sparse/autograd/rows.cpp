@@ -10,9 +10,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-RowMapPtr saved_map(AutogradContext* context) { return context->saved_data["map"].toCustomClass<RowMap>(); }
+RowMapPtr saved_map(AutogradContext* context) {
+  return context->saved_data["map"].toCustomClass<RowMap>();
+}
 
-MaybeTensor maybe(const at::Tensor& tensor) { return tensor.defined() ? MaybeTensor(tensor) : std::nullopt; }
+MaybeTensor maybe(const at::Tensor& tensor) {
+  return tensor.defined() ? MaybeTensor(tensor) : std::nullopt;
+}
 
 struct RowSum : Function<RowSum> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const RowMapPtr& map,
@@ -100,14 +104,18 @@ struct ExpandRows : Function<ExpandRows> {
 at::Tensor row_sum(const at::Tensor& x, const RowMapPtr& map, const MaybeTensor& weights) {
   return RowSum::apply(x, map, weights);
 }
-at::Tensor row_dot(const at::Tensor& g, const at::Tensor& x, const RowMapPtr& map) { return RowDot::apply(g, x, map); }
+at::Tensor row_dot(const at::Tensor& g, const at::Tensor& x, const RowMapPtr& map) {
+  return RowDot::apply(g, x, map);
+}
 at::Tensor row_pick(const at::Tensor& x, const RowMapPtr& map, const at::Tensor& chosen) {
   return RowPick::apply(x, map, chosen);
 }
 at::Tensor row_unpick(const at::Tensor& g, const RowMapPtr& map, const at::Tensor& chosen) {
   return RowUnpick::apply(g, map, chosen);
 }
-at::Tensor column_sum(const at::Tensor& x) { return ColumnSum::apply(x); }
+at::Tensor column_sum(const at::Tensor& x) {
+  return ColumnSum::apply(x);
+}
 
 }  // namespace lockstep::sparse::autograd
 

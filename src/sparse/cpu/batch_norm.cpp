@@ -96,8 +96,8 @@ at::Tensor normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tens
     for_each_slice(x.size(0), [&](int64_t begin, int64_t end, int64_t) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t c = 0; c < channels; ++c)
-          out[row * channels + c] = static_cast<scalar_t>(
-              (static_cast<T>(data[row * channels + c]) - centre[c]) * scale[c] + shift[c]);
+          out[row * channels + c] =
+              static_cast<scalar_t>((static_cast<T>(data[row * channels + c]) - centre[c]) * scale[c] + shift[c]);
     });
   });
   return y;
@@ -134,22 +134,23 @@ at::Tensor normalize_gradient(const at::Tensor& g, const at::Tensor& x, const at
   const int64_t channels = x.size(1);
   const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
   at::Tensor dx = at::empty_like(rows);
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::normalize_gradient", [&] {
-    using T = Compute<scalar_t>;
-    const std::vector<T> centre = values_of<T>(mean), inverse = values_of<T>(inverse_deviation),
-                         factor = values_of<T>(scale), part = values_of<T>(means);
-    const scalar_t *data = rows.const_data_ptr<scalar_t>(), *grad = gradient.const_data_ptr<scalar_t>();
-    scalar_t* out = dx.mutable_data_ptr<scalar_t>();
-    for_each_slice(x.size(0), [&](int64_t begin, int64_t end, int64_t) {
-      for (int64_t row = begin; row < end; ++row)
-        for (int64_t c = 0; c < channels; ++c) {
-          const int64_t at = row * channels + c;
-          const T normal = (static_cast<T>(data[at]) - centre[c]) * inverse[c];
-          out[at] = static_cast<scalar_t>(factor[c] *
-                                          (static_cast<T>(grad[at]) - part[c] - normal * part[channels + c]));
-        }
-    });
-  });
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::normalize_gradient", [&] {
+        using T = Compute<scalar_t>;
+        const std::vector<T> centre = values_of<T>(mean), inverse = values_of<T>(inverse_deviation),
+                             factor = values_of<T>(scale), part = values_of<T>(means);
+        const scalar_t *data = rows.const_data_ptr<scalar_t>(), *grad = gradient.const_data_ptr<scalar_t>();
+        scalar_t* out = dx.mutable_data_ptr<scalar_t>();
+        for_each_slice(x.size(0), [&](int64_t begin, int64_t end, int64_t) {
+          for (int64_t row = begin; row < end; ++row)
+            for (int64_t c = 0; c < channels; ++c) {
+              const int64_t at = row * channels + c;
+              const T normal = (static_cast<T>(data[at]) - centre[c]) * inverse[c];
+              out[at] =
+                  static_cast<scalar_t>(factor[c] * (static_cast<T>(grad[at]) - part[c] - normal * part[channels + c]));
+            }
+        });
+      });
   return dx;
 }
 

@@ -58,11 +58,12 @@ at::Tensor channelwise(const at::Tensor& x, const at::Tensor& weight, const Kern
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::channelwise", [&] {
     using T = Compute<scalar_t>;
     const at::Tensor weights = weight.to(c10::CppTypeToScalarType<T>::value).contiguous();
-    for_each_task(map->tile_count(), [] { return std::vector<T>(); },
-                  [&](int64_t tile, std::vector<T>& sums) {
-                    run_tile(*map, tile, rows.const_data_ptr<scalar_t>(), weights.const_data_ptr<T>(), x.size(1), sums,
-                             y.mutable_data_ptr<scalar_t>());
-                  });
+    for_each_task(
+        map->tile_count(), [] { return std::vector<T>(); },
+        [&](int64_t tile, std::vector<T>& sums) {
+          run_tile(*map, tile, rows.const_data_ptr<scalar_t>(), weights.const_data_ptr<T>(), x.size(1), sums,
+                   y.mutable_data_ptr<scalar_t>());
+        });
   });
   return y;
 }
@@ -71,13 +72,15 @@ at::Tensor channelwise_weight(const at::Tensor& x, const at::Tensor& g, const Ke
   at::Tensor dw = at::empty({map->volume(), x.size(1)}, x.options());
   if (dw.numel() == 0) return dw;
   const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::channelwise_weight", [&] {
-    for_each_task(map->volume(), [] { return 0; },
-                  [&](int64_t k, int) {
-                    sum_products(*map, k, rows.const_data_ptr<scalar_t>(), gradient.const_data_ptr<scalar_t>(),
-                                 x.size(1), dw.mutable_data_ptr<scalar_t>());
-                  });
-  });
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::channelwise_weight", [&] {
+        for_each_task(
+            map->volume(), [] { return 0; },
+            [&](int64_t k, int) {
+              sum_products(*map, k, rows.const_data_ptr<scalar_t>(), gradient.const_data_ptr<scalar_t>(), x.size(1),
+                           dw.mutable_data_ptr<scalar_t>());
+            });
+      });
   return dw;
 }
 

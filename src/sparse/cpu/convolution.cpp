@@ -66,8 +66,9 @@ at::Tensor pack_weights(const MatrixKernels<T>& kernel, const at::Tensor& weight
   at::parallel_for(0, shape.offsets * shape.groups, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t i = begin; i < end; ++i)
-                       kernel.pack(source + i / shape.groups * shape.offset_stride + i % shape.groups * shape.group_stride,
-                                   shape.from, shape.to, shape.row_stride, shape.column_stride, target + i * size);
+                       kernel.pack(
+                           source + i / shape.groups * shape.offset_stride + i % shape.groups * shape.group_stride,
+                           shape.from, shape.to, shape.row_stride, shape.column_stride, target + i * size);
                    });
   return packed;
 }
@@ -88,10 +89,11 @@ class Convolution {
 
   void run() {
     map_.tile_bounds(0);
-    for_each_task(map_.tile_count(), [&] { return Scratch(padded_); },
-                  [&](int64_t tile, Scratch& scratch) {
-                    for (int64_t group = 0; group < shape_.groups; ++group) run_tile(tile, group, scratch);
-                  });
+    for_each_task(
+        map_.tile_count(), [&] { return Scratch(padded_); },
+        [&](int64_t tile, Scratch& scratch) {
+          for (int64_t group = 0; group < shape_.groups; ++group) run_tile(tile, group, scratch);
+        });
   }
 
  private:
@@ -135,9 +137,9 @@ class Convolution {
   Storage* y_;
 };
 
-/// How the sums of a weight gradient are cut up; it follows from sizes alone, so the result does too. A slice is a range
-/// of output tiles with sums of its own; those of an offset are added as a tree. Tiles go through a chunk of offsets one
-/// after the other, so that their rows are fetched once and not once for each offset.
+/// How the sums of a weight gradient are cut up; it follows from sizes alone, so the result does too. A slice is a
+/// range of output tiles with sums of its own; those of an offset are added as a tree. Tiles go through a chunk of
+/// offsets one after the other, so that their rows are fetched once and not once for each offset.
 struct Slices {
   static constexpr int64_t kTiles = 8, kMost = 8, kValues = int64_t{1} << 24, kChunks = 3;
   int64_t tiles, offsets, slices, chunks;
@@ -172,13 +174,14 @@ class WeightGradient {
 
   void run() {
     map_.tile_bounds(0);
-    for_each_task(slices_.tasks(), [&] { return Scratch(*this); },
-                  [&](int64_t task, Scratch& scratch) {
-                    const int64_t slice = task / slices_.chunks, chunk = task % slices_.chunks;
-                    for (int64_t tile = slices_.first_tile(slice); tile < slices_.first_tile(slice + 1); ++tile)
-                      for (int64_t k = slices_.first_offset(chunk); k < slices_.first_offset(chunk + 1); ++k)
-                        add_tile(tile, k, sums_.data() + (k * slices_.slices + slice) * size_, scratch);
-                  });
+    for_each_task(
+        slices_.tasks(), [&] { return Scratch(*this); },
+        [&](int64_t task, Scratch& scratch) {
+          const int64_t slice = task / slices_.chunks, chunk = task % slices_.chunks;
+          for (int64_t tile = slices_.first_tile(slice); tile < slices_.first_tile(slice + 1); ++tile)
+            for (int64_t k = slices_.first_offset(chunk); k < slices_.first_offset(chunk + 1); ++k)
+              add_tile(tile, k, sums_.data() + (k * slices_.slices + slice) * size_, scratch);
+        });
     at::parallel_for(0, map_.volume(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) finish(k);
     });
@@ -187,7 +190,9 @@ class WeightGradient {
  private:
   struct Scratch {
     explicit Scratch(const WeightGradient& of)
-        : packed(of.kernel_.outer_scratch(KernelMap::kTileRows, of.in_)), a(KernelMap::kTileRows), b(KernelMap::kTileRows) {}
+        : packed(of.kernel_.outer_scratch(KernelMap::kTileRows, of.in_)),
+          a(KernelMap::kTileRows),
+          b(KernelMap::kTileRows) {}
     std::vector<T> packed, a_panel, b_panel;
     std::vector<const T*> a, b;
   };
@@ -236,9 +241,8 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const Kern
   if (y.numel() == 0) return y;
   if (x.size(1) == 0) return y.zero_();
   const at::Tensor rows = x.contiguous(), weights = weight.contiguous();
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution", [&] {
-    Convolution<scalar_t>(rows, weights, *map, transposed, groups, y).run();
-  });
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution",
+                                  [&] { Convolution<scalar_t>(rows, weights, *map, transposed, groups, y).run(); });
   return y;
 }
 

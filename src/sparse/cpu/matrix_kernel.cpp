@@ -133,7 +133,9 @@ constexpr int64_t kCopied = 8;
 static_assert(kBlockRows <= kCopied);
 
 /// Values of one packed block of rows, the gap included.
-int64_t block_size(int64_t count) { return count * kBlockRows + kCopied; }
+int64_t block_size(int64_t count) {
+  return count * kBlockRows + kCopied;
+}
 
 /// Packs the columns of each block of a's rows, one pair after the other.
 template <class T>
@@ -192,7 +194,11 @@ constexpr MatrixKernels<T> kKernels = {padded<T>, pack<T>, multiply<T>, outer_sc
 
 }  // namespace
 
-const MatrixKernels<float>& matrix_kernels_f32() { return kKernels<float>; }
-const MatrixKernels<double>& matrix_kernels_f64() { return kKernels<double>; }
+const MatrixKernels<float>& matrix_kernels_f32() {
+  return kKernels<float>;
+}
+const MatrixKernels<double>& matrix_kernels_f64() {
+  return kKernels<double>;
+}
 
 }  // namespace lockstep::sparse::LOCKSTEP_ISA

@@ -24,6 +24,7 @@ struct MatrixKernels {
   void (*outer)(const T* const* a, const T* const* b, int64_t count, int64_t m, int64_t n, T* sum, T* scratch);
 };
 
-LOCKSTEP_DECLARE_ISA(const MatrixKernels<float>& matrix_kernels_f32(); const MatrixKernels<double>& matrix_kernels_f64())
+LOCKSTEP_DECLARE_ISA(const MatrixKernels<float>& matrix_kernels_f32();
+                     const MatrixKernels<double>& matrix_kernels_f64())
 
 }  // namespace lockstep::sparse

@@ -16,7 +16,9 @@ namespace {
 
 constexpr int64_t kSlice = 1024;
 
-int64_t grain(int64_t channels) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, channels)); }
+int64_t grain(int64_t channels) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, channels));
+}
 
 template <class Storage>
 class RowSum {

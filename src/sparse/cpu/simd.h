@@ -39,35 +39,55 @@ struct Simd {
 
 #if defined(__AVX512F__)
 template <>
-inline Simd<float>::Vector Simd<float>::broadcast(float x) { return _mm512_set1_ps(x); }
+inline Simd<float>::Vector Simd<float>::broadcast(float x) {
+  return _mm512_set1_ps(x);
+}
 template <>
-inline Simd<double>::Vector Simd<double>::broadcast(double x) { return _mm512_set1_pd(x); }
+inline Simd<double>::Vector Simd<double>::broadcast(double x) {
+  return _mm512_set1_pd(x);
+}
 template <>
-inline Simd<float>::Vector Simd<float>::multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+inline Simd<float>::Vector Simd<float>::multiply_add(Vector a, Vector b, Vector c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
 template <>
 inline Simd<double>::Vector Simd<double>::multiply_add(Vector a, Vector b, Vector c) {
   return _mm512_fmadd_pd(a, b, c);
 }
 #elif defined(__AVX2__)
 template <>
-inline Simd<float>::Vector Simd<float>::broadcast(float x) { return _mm256_set1_ps(x); }
+inline Simd<float>::Vector Simd<float>::broadcast(float x) {
+  return _mm256_set1_ps(x);
+}
 template <>
-inline Simd<double>::Vector Simd<double>::broadcast(double x) { return _mm256_set1_pd(x); }
+inline Simd<double>::Vector Simd<double>::broadcast(double x) {
+  return _mm256_set1_pd(x);
+}
 template <>
-inline Simd<float>::Vector Simd<float>::multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+inline Simd<float>::Vector Simd<float>::multiply_add(Vector a, Vector b, Vector c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
 template <>
 inline Simd<double>::Vector Simd<double>::multiply_add(Vector a, Vector b, Vector c) {
   return _mm256_fmadd_pd(a, b, c);
 }
 #else
 template <>
-inline Simd<float>::Vector Simd<float>::broadcast(float x) { return Vector{x, x, x, x}; }
+inline Simd<float>::Vector Simd<float>::broadcast(float x) {
+  return Vector{x, x, x, x};
+}
 template <>
-inline Simd<double>::Vector Simd<double>::broadcast(double x) { return Vector{x, x}; }
+inline Simd<double>::Vector Simd<double>::broadcast(double x) {
+  return Vector{x, x};
+}
 template <>
-inline Simd<float>::Vector Simd<float>::multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
+inline Simd<float>::Vector Simd<float>::multiply_add(Vector a, Vector b, Vector c) {
+  return a * b + c;
+}
 template <>
-inline Simd<double>::Vector Simd<double>::multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
+inline Simd<double>::Vector Simd<double>::multiply_add(Vector a, Vector b, Vector c) {
+  return a * b + c;
+}
 #endif
 
 }  // namespace

@@ -41,7 +41,8 @@ struct Named : torch::nn::Cloneable<Named> {
 
 LayerGeometry KernelOptions::geometry(bool transposed, bool generative) const {
   require(dimension >= 1 && dimension <= 8, "KernelOptions", "dimension is ", dimension, ", expected 1 to 8");
-  const AxisValues size = spread("kernel_size", kernel_size, dimension), dilated = spread("dilation", dilation, dimension);
+  const AxisValues size = spread("kernel_size", kernel_size, dimension),
+                   dilated = spread("dilation", dilation, dimension);
   LayerGeometry made;
   made.region = region == RegionType::hypercube    ? KernelRegion::hypercube(size, dilated)
                 : region == RegionType::hypercross ? KernelRegion::hypercross(size, dilated)
@@ -118,13 +119,17 @@ LinearImpl::LinearImpl(int64_t in_features, int64_t out_features, bool bias)
   reset();
 }
 
-void LinearImpl::reset() { linear_ = register_module("linear", std::make_shared<Named>(in_, out_, has_bias_)); }
+void LinearImpl::reset() {
+  linear_ = register_module("linear", std::make_shared<Named>(in_, out_, has_bias_));
+}
 
 at::Tensor LinearImpl::on_features(const at::Tensor& features) {
   const auto& own = static_cast<Named&>(*linear_);
   return sparse::linear(features, own.weight.t(), own.bias);
 }
 
-SparseTensor LinearImpl::forward(const SparseTensor& x) { return x.with_features(on_features(x.features())); }
+SparseTensor LinearImpl::forward(const SparseTensor& x) {
+  return x.with_features(on_features(x.features()));
+}
 
 }  // namespace lockstep::sparse::nn

@@ -21,9 +21,13 @@ void BatchNormStateImpl::reset() {
   }
 }
 
-BatchNormImpl::BatchNormImpl(BatchNormOptions options) : options_(options) { reset(); }
+BatchNormImpl::BatchNormImpl(BatchNormOptions options) : options_(options) {
+  reset();
+}
 
-void BatchNormImpl::reset() { bn_ = register_module("bn", std::make_shared<BatchNormStateImpl>(options_)); }
+void BatchNormImpl::reset() {
+  bn_ = register_module("bn", std::make_shared<BatchNormStateImpl>(options_));
+}
 
 at::Tensor BatchNormImpl::on_features(const at::Tensor& features) {
   if (is_training() && bn_->num_batches_tracked.defined()) bn_->num_batches_tracked.add_(1);
