@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <iostream>
 #include <vector>
 
 namespace {
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   for (;;) {
     long order[2] = {0, 0};  // bytes, repetitions
-    if (rank == 0 && std::scanf("%ld %ld", &order[0], &order[1]) != 2) order[1] = 0;
+    if (rank == 0 && !(std::cin >> order[0] >> order[1])) order[1] = 0;
     MPI_Request request;
     MPI_Ibcast(order, 2, MPI_LONG, 0, MPI_COMM_WORLD, &request);
     wait_asleep(request);

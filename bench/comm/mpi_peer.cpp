@@ -45,9 +45,10 @@ MpiPeer::~MpiPeer() {
 double MpiPeer::all_reduce(int64_t bytes, int64_t repetitions) {
   std::fprintf(orders_, "%ld %ld\n", static_cast<long>(bytes), static_cast<long>(repetitions));
   std::fflush(orders_);
-  double seconds = 0;
-  if (std::fscanf(answers_, "%lf", &seconds) != 1) throw std::runtime_error("comm_bench: mpirun gave no answer");
-  return seconds;
+  char answer[64];
+  if (std::fgets(answer, sizeof answer, answers_) == nullptr)
+    throw std::runtime_error("comm_bench: mpirun gave no answer");
+  return std::strtod(answer, nullptr);
 }
 
 }  // namespace lockstep::bench

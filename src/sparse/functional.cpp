@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/sparse/functional.h"
 
+#include <ATen/ATen.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rsqrt.h>
 

@@ -15,7 +15,6 @@ namespace lockstep::sparse {
 namespace {
 
 using test::random_cloud;
-using test::to_tensor;
 
 struct Case {
   CoordinateMapPtr in, out;

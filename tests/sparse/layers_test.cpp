@@ -146,7 +146,7 @@ TEST(Norm, SynchronisedOverPartsEqualsTheWhole) {
   const std::vector<at::Tensor> parts = x.split_with_sizes(sizes), grads = g.split_with_sizes(sizes);
   // What the parallel layer does with threads is done here in two rounds: statistics of all, then each part.
   const at::Tensor mean = x.mean(0), inverse = at::rsqrt((x - mean).pow(2).mean(0) + 1e-5);
-  const at::Tensor sums = at::stack({g.sum(0), (g * (x - mean) * inverse).sum(0)});
+  at::Tensor sums = at::stack({g.sum(0), (g * (x - mean) * inverse).sum(0)});
   std::vector<at::Tensor> moments;
   for (const at::Tensor& part : parts) {
     const at::Tensor m = part.size(0) > 0 ? part.mean(0) : at::zeros({4}, at::kDouble);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 
