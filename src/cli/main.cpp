@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <iostream>
 
+#include "cli/info.h"
 #include "cli/launcher/rank_process.h"
 #include "cli/nearest.h"
 #include "cli/run.h"
+#include "cli/selftest.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/fingerprint.h"
 
 namespace lockstep::cli {
 namespace {
@@ -59,9 +62,11 @@ int parse_and_run(int argc, char** argv) {
   const Arguments arguments = split(argc, argv);
   Command chosen;
   CLI::App app{"Trains one model on many devices, with the same bits on one or on many.", "lockstep"};
-  app.set_version_flag("--version", LOCKSTEP_VERSION);
+  app.set_version_flag("--version", text("lockstep ", version()));
   app.allow_extras();
   setup_run(app, chosen, arguments.program);
+  setup_info(app, chosen);
+  setup_selftest(app, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) command->allow_extras();
   try {
     app.parse(std::vector<std::string>(arguments.own.rbegin(), arguments.own.rend()));

@@ -14,12 +14,8 @@
 namespace lockstep::comm {
 namespace {
 
-bool started_by_mpi(const Environment& place) {
-  return place.launcher == "openmpi" || place.launcher == "mpich";
-}
-
 std::string choose_backend(const Environment& place) {
-  if (has_mpi() && started_by_mpi(place)) return "mpi";
+  if (place.launcher == mpi_launcher()) return "mpi";
   if (has_nccl() && visible_gpus() >= place.local_size) return "nccl";
   return "gloo";
 }
@@ -43,13 +39,18 @@ std::vector<std::string> backends() {
 Group connect(const Environment& place, const ConnectOptions& options) {
   const std::string backend = options.backend == "auto" ? choose_backend(place) : options.backend;
   const auto known = backends();
-  if (place.size == 1 && options.backend == "auto") return local_groups(1, options.timeout)[0];
-  require(std::find(known.begin(), known.end(), backend) != known.end(), "connect", "backend is '", backend,
+  const bool is_known = std::find(known.begin(), known.end(), backend) != known.end();
+  require(is_known || (place.size == 1 && options.backend == "auto"), "connect", "backend is '", backend,
           "', expected auto or one that is built in: ", list(known));
+  if (place.size == 1) return local_groups(1, options.timeout)[0];
   if (backend == "mpi") {
-    require(started_by_mpi(place), "connect", "backend mpi, but the launcher is ", place.launcher, ", expected mpirun");
+    require(place.launcher == mpi_launcher(), "connect", "backend mpi, but the launcher is ", place.launcher,
+            ", expected the mpirun of the MPI that is built in, ", mpi_launcher());
     return Group(make_transport_backend(make_mpi_transport(), options.timeout));
   }
+  require(!place.store_host.empty(), "connect",
+          "MASTER_ADDR is not set, expected the address of rank 0's host: the job ", "spans several hosts, and ",
+          place.launcher, " does not say where they meet");
   const auto store =
       c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
   if (backend == "nccl")

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,11 +26,12 @@ using Clock = std::chrono::steady_clock;
   for (const auto& [name, value] : options.environment)
     value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
   for (int signal : options.ignored_signals) ::signal(signal, SIG_IGN);
-  arguments.insert(arguments.begin(), LOCKSTEP_PROGRAM);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  arguments.insert(arguments.begin(), options.program);
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
-  execv(LOCKSTEP_PROGRAM, pointers.data());
+  execv(pointers[0], pointers.data());
   _exit(99);
 }
 

@@ -19,13 +19,14 @@ struct Ended {
 };
 
 struct ProgramOptions {
+  std::string program = LOCKSTEP_PROGRAM;
   std::string input = {};                               // its standard input, to its end
   std::map<std::string, std::string> environment = {};  // on top of ours; an empty value unsets
   std::vector<int> ignored_signals = {};                // as nohup does
   bool terminal = false;                                // standard streams are a terminal's; `out` has all
 };
 
-/// The built lockstep program, started by a test; killed when this is destroyed.
+/// The built lockstep program (or another), started by a test; killed when this is destroyed or the test dies.
 class Program {
  public:
   explicit Program(std::vector<std::string> arguments, ProgramOptions options = {});

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/collective_checks.h"
 #include "comm/expect_failure.h"
@@ -60,6 +61,27 @@ TEST(Gloo, WorksOverIPv6) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   lockstep::testing::run_threads(2, [&](int rank) {
     testing::check_all_reduce(gloo_group(store, rank, 2, milliseconds(20000), "::1"), 1000, at::kFloat);
+  });
+}
+
+TEST(Gloo, TwoThreadsOfARankCanSplitAtTheSameTimeInAnyOrder) {
+  SKIP_WITHOUT_GLOO();
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto served = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  options.port = served->getPort();
+  options.isServer = false;
+  lockstep::testing::run_threads(2, [&](int rank) {
+    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    constexpr milliseconds timeout{20000};
+    const auto backend = make_transport_backend(make_gloo_transport(store, rank, 2, "127.0.0.1", timeout), timeout);
+    lockstep::testing::run_threads(2, [&](int number) {
+      // Each rank waits in another split first.
+      if (number != rank) std::this_thread::sleep_for(milliseconds(300));
+      testing::check_all_reduce(Group(backend->subgroup({0, 1}, number)), 10, at::kFloat);
+    });
   });
 }
 

@@ -150,8 +150,10 @@ class GlooTransport : public Transport {
 
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_);
-    return std::make_shared<GlooTransport>(store, rank, static_cast<int>(members.size()), address_, timeout_);
+    // A connection of its own to the store: who waits for a key on one keeps it from all other threads.
+    const auto store =
+        c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_->clone());
+    return make_gloo_transport(store, rank, static_cast<int>(members.size()), address_, timeout_);
   }
 
   int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {

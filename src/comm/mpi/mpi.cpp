@@ -229,4 +229,12 @@ bool has_mpi() {
   return true;
 }
 
+const char* mpi_launcher() {
+#ifdef OPEN_MPI
+  return "openmpi";
+#else
+  return "mpich";
+#endif
+}
+
 }  // namespace lockstep::comm

@@ -15,4 +15,8 @@ std::shared_ptr<Transport> make_mpi_transport();
 
 bool has_mpi();
 
+/// The launcher whose processes the built-in MPI can join: "openmpi", or "mpich" for it and its kin. Empty without MPI.
+/// Under another's launcher each process would be alone in its MPI_COMM_WORLD.
+const char* mpi_launcher();
+
 }  // namespace lockstep::comm

@@ -12,4 +12,8 @@ bool has_mpi() {
   return false;
 }
 
+const char* mpi_launcher() {
+  return "";
+}
+
 }  // namespace lockstep::comm

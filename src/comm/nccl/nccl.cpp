@@ -100,7 +100,9 @@ class NcclTransport : public Transport {
 
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_);
+    // A connection of its own to the store: who waits for a key on one keeps it from all other threads.
+    const auto store =
+        c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_->clone());
     return std::make_shared<NcclTransport>(store, rank, static_cast<int>(members.size()), device_, timeout_);
   }
 

@@ -55,7 +55,12 @@ class TransportBackend : public Backend {
   }
 
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members, int number) override {
-    return make_transport_backend(transport_->subgroup(members, number), timeout_);
+    const auto start = Clock::now();
+    try {
+      return make_transport_backend(transport_->subgroup(members, number), timeout_);
+    } catch (const TransportFailure& failure) {
+      throw CommError(failure.peer, "split", seconds_since(start), text("split: ", failure.what()));
+    }
   }
 
   void abort(const std::string& reason) noexcept override { break_group(reason); }
