@@ -140,7 +140,14 @@ class GlooTransport : public Transport {
                        : op == ReduceOp::max || either ? c10d::ReduceOp::MAX
                                                        : c10d::ReduceOp::SUM;
     attempt(-1, [&] {
-      auto work = open_group()->allreduce(tensors, options);
+      const auto group = open_group();
+      auto work = [&] {
+        // c10d keeps a record of operations for the whole process, into which groups on several threads may not write
+        // at the same time (seen as a crash in its FlightRecorder).
+        static std::mutex record;
+        const std::lock_guard lock(record);
+        return group->allreduce(tensors, options);
+      }();
       work->wait(left_until(deadline));
       return work;
     });
