@@ -31,11 +31,24 @@ endif()
 add_library(lockstep_pch OBJECT "${CMAKE_CURRENT_LIST_DIR}/pch.cpp")
 target_link_libraries(lockstep_pch PRIVATE lockstep_flags lockstep::torch)
 target_precompile_headers(lockstep_pch PRIVATE "${CMAKE_CURRENT_LIST_DIR}/pch.h")
+# Another for what sees modules too.
+add_library(lockstep_nn_pch OBJECT "${CMAKE_CURRENT_LIST_DIR}/pch.cpp")
+target_link_libraries(lockstep_nn_pch PRIVATE lockstep_flags lockstep::torch)
+target_precompile_headers(lockstep_nn_pch PRIVATE "${CMAKE_CURRENT_LIST_DIR}/nn_pch.h")
 
-# lockstep_layer(NAME core SOURCES ... USES ...): a static library lockstep::NAME.
+# lockstep_reuse_pch(TARGET [TRUE]): with TRUE the header that holds modules.
+function(lockstep_reuse_pch target)
+  if(ARGC GREATER 1 AND ARGV1)
+    target_precompile_headers(${target} REUSE_FROM lockstep_nn_pch)
+  else()
+    target_precompile_headers(${target} REUSE_FROM lockstep_pch)
+  endif()
+endfunction()
+
+# lockstep_layer(NAME core SOURCES ... USES ... [NN_PCH]): a static library lockstep::NAME.
 # USES names the layers (and outside libraries) that it stands on: the link line is the dependency diagram.
 function(lockstep_layer)
-  cmake_parse_arguments(ARG "NO_PCH" "NAME" "SOURCES;USES;PRIVATE_USES" ${ARGN})
+  cmake_parse_arguments(ARG "NN_PCH" "NAME" "SOURCES;USES;PRIVATE_USES" ${ARGN})
   set(target lockstep_${ARG_NAME})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(lockstep::${ARG_NAME} ALIAS ${target})
@@ -48,9 +61,7 @@ function(lockstep_layer)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   target_link_libraries(${target} PUBLIC lockstep::torch ${ARG_USES})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_flags> ${ARG_PRIVATE_USES})
-  if(NOT ARG_NO_PCH)
-    target_precompile_headers(${target} REUSE_FROM lockstep_pch)
-  endif()
+  lockstep_reuse_pch(${target} ${ARG_NN_PCH})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// The replicas of one step, as an operation sees them that needs them all: a synchronised batch norm, of any layer.
+/// Whoever runs replicas sets it for the threads they run on; nobody passes it through a network's forward().
+class Peers {
+ public:
+  Peers() = default;
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+  virtual ~Peers() = default;
+
+  /// The replica that this thread runs, in [0, replicas()).
+  virtual int64_t replica() const = 0;
+  virtual int64_t replicas() const = 0;
+
+  /// Every replica's `mine` [n], one after another: [replicas, n], the same bits on each. Small tensors: everybody gets
+  /// everything. Waits for the others; all replicas call it the same number of times in a step, with the same n and
+  /// dtype. Throws Error where they differ, CommError or the failed replica's error where one cannot come.
+  virtual at::Tensor all_gather(const at::Tensor& mine) = 0;
+};
+
+/// The peers of this thread's replica; null where no replica runs.
+Peers* current_peers() noexcept;
+
+/// Sets them for this thread until the end of the scope; scopes nest.
+class PeersScope {
+ public:
+  explicit PeersScope(Peers* peers) noexcept;
+  PeersScope(const PeersScope&) = delete;
+  PeersScope& operator=(const PeersScope&) = delete;
+  ~PeersScope();
+
+ private:
+  Peers* outer_;
+};
+
+}  // namespace lockstep
