@@ -14,6 +14,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/fingerprint.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -58,7 +59,8 @@ Json describe_place() {
             {"store_host", place.store_host},
             {"store_port", place.store_port},
             {"store_is_served", place.store_is_served},
-            {"job", place.job}};
+            {"job", place.job},
+            {"allocator", describe(tune_allocator())}};
   return json;
 }
 
@@ -83,7 +85,8 @@ std::string as_text(const Json& facts) {
   }
   const Json& place = facts["process"];
   out << "\nthis process: rank " << place["rank"] << " of " << place["size"] << ", " << place["local_rank"] << " of "
-      << place["local_size"] << " on this host; launcher: " << place["launcher"].get<std::string>() << "\n";
+      << place["local_size"] << " on this host; launcher: " << place["launcher"].get<std::string>()
+      << "; allocator: " << place["allocator"].get<std::string>() << "\n";
   return std::move(out).str();
 }
 

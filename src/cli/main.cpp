@@ -13,6 +13,8 @@
 #include "cli/selftest.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/fingerprint.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/numerics.h"
 
 namespace lockstep::cli {
 namespace {
@@ -98,6 +100,8 @@ int fail_with(int code, const char* what) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   try {
+    tune_allocator();  // both must come before anything else computes
+    pin_numerics();
     return cli::parse_and_run(argc, argv);
   } catch (const Error& error) {
     return cli::fail_with(2, error.what());

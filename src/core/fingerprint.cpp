@@ -8,6 +8,7 @@
 #include "lockstep/core/cpu_info.h"
 #include "lockstep/core/cpu_level.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/numerics.h"
 
 namespace lockstep {
 namespace {
@@ -33,6 +34,7 @@ const char* version() noexcept {
 }
 
 Fingerprint Fingerprint::of(const Device& device) {
+  pin_numerics();  // as whatever computes does
   Items items{{"lockstep", version()},
               {"torch", TORCH_VERSION},
               {"mkl", word_after(at::get_mkl_version(), "Version ")},
@@ -42,6 +44,7 @@ Fingerprint Fingerprint::of(const Device& device) {
     items.insert(items.end(), {{"device", "cpu"},
                                {"isa", lockstep::to_string(cpu_level())},
                                {"torch_isa", at::get_cpu_capability()},
+                               {"mkl_mode", mkl_mode()},
                                {"cpu_vendor", vendor.empty() ? "unknown" : vendor}});
   } else {
     const auto& devices = cuda_devices();

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/MemoryFormat.h>
 
+#include <cmath>
+
 #include "core/random_fill.h"
 #include "lockstep/core/error.h"
 
@@ -23,10 +25,10 @@ T one(const OneDraw& draw, uint64_t index) {
 BernoulliDraw bernoulli_draw(const char* operation, RandomKey key, double probability) {
   require(probability >= 0 && probability <= 1, operation, "probability is ", probability,
           ", expected a number from 0 to 1");
-  return {key, static_cast<uint64_t>(probability * 0x1p32 + 0.5)};
+  return {key, static_cast<uint64_t>(std::llround(probability * 0x1p32))};
 }
 
-const at::Tensor& fill(const char* operation, const at::Tensor& tensor, const Draw& draw, uint64_t offset) {
+at::Tensor fill(const char* operation, const at::Tensor& tensor, const Draw& draw, uint64_t offset) {
   require(tensor.defined(), operation, "tensor is undefined");
   require(tensor.is_cpu() || tensor.is_cuda(), operation, "tensor is on ", tensor.device().str(),
           ", expected cpu or cuda");
@@ -71,19 +73,19 @@ uint64_t below(RandomKey key, uint64_t index, uint64_t bound) {
   }
 }
 
-const at::Tensor& uniform_(const at::Tensor& tensor, RandomKey key, uint64_t offset) {
+at::Tensor uniform_(const at::Tensor& tensor, RandomKey key, uint64_t offset) {
   return fill("uniform_", tensor, UniformDraw{key}, offset);
 }
 
-const at::Tensor& normal_(const at::Tensor& tensor, RandomKey key, uint64_t offset) {
+at::Tensor normal_(const at::Tensor& tensor, RandomKey key, uint64_t offset) {
   return fill("normal_", tensor, NormalDraw{key}, offset);
 }
 
-const at::Tensor& bernoulli_(const at::Tensor& tensor, double probability, RandomKey key, uint64_t offset) {
+at::Tensor bernoulli_(const at::Tensor& tensor, double probability, RandomKey key, uint64_t offset) {
   return fill("bernoulli_", tensor, bernoulli_draw("bernoulli_", key, probability), offset);
 }
 
-const at::Tensor& permutation_(const at::Tensor& tensor, RandomKey key, int64_t size, int64_t offset) {
+at::Tensor permutation_(const at::Tensor& tensor, RandomKey key, int64_t size, int64_t offset) {
   const KeyedPermutation permutation(key, size);
   const int64_t count = tensor.defined() ? tensor.numel() : 0;
   require(offset >= 0 && offset <= size && count <= size - offset, "permutation_", "got ", count,

@@ -7,6 +7,7 @@
 #include "cli/program.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/fingerprint.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -68,6 +69,7 @@ TEST(Info, GivesTheSameAsJson) {
   const auto fingerprint = Fingerprint::of(all_devices()[0]);
   for (const auto& [name, value] : fingerprint.items()) EXPECT_EQ(facts["fingerprints"][0][name], value);
   EXPECT_EQ(facts["process"]["size"], 1);
+  EXPECT_EQ(facts["process"]["allocator"], describe(tune_allocator()));
 }
 
 TEST(Info, ShowsTheProcessItsPlaceInTheRun) {

@@ -25,8 +25,8 @@ std::vector<std::string> keys(const Fingerprint& fingerprint) {
 
 TEST(Fingerprint, OfTheCpuNamesVersionsAndInstructionSets) {
   const auto fingerprint = Fingerprint::of({Device::Kind::cpu, 0});
-  EXPECT_THAT(keys(fingerprint),
-              testing::ElementsAre("lockstep", "torch", "mkl", "onednn", "device", "isa", "torch_isa", "cpu_vendor"));
+  EXPECT_THAT(keys(fingerprint), testing::ElementsAre("lockstep", "torch", "mkl", "onednn", "device", "isa",
+                                                      "torch_isa", "mkl_mode", "cpu_vendor"));
   EXPECT_THAT(fingerprint.to_string(), testing::StartsWith(text("lockstep ", version(), ", torch 2.")));
 }
 

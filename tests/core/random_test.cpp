@@ -2,7 +2,6 @@
 #include "lockstep/core/random.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,8 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
 
 constexpr RandomKey key{1234, 5678};
 
@@ -92,7 +89,7 @@ TEST(Random, UniformNumbersFillTheirRangeEvenly) {
   }
   for (const auto& cell : {of_float, of_double}) {
     double chi_square = 0;
-    for (int observed : cell) chi_square += std::pow(observed - count / cells, 2) * cells / count;
+    for (int observed : cell) chi_square += std::pow(observed - 1.0 * count / cells, 2) * cells / count;
     EXPECT_NEAR(chi_square, cells - 1, 5 * std::sqrt(2.0 * cells));
   }
 }
@@ -130,7 +127,7 @@ TEST(Random, BelowIsWithoutBiasWhereTheBoundIsNearTheWholeRange) {
     ASSERT_LT(value, bound);
     ++third[value / (1ull << 62)];
   }
-  for (int observed : third) EXPECT_NEAR(observed, count / 3, 5 * std::sqrt(count * 2 / 9.0));
+  for (int observed : third) EXPECT_NEAR(observed, count / 3.0, 5 * std::sqrt(count * 2 / 9.0));
 }
 
 class RandomFill : public testing::TestWithParam<at::Device> {

@@ -16,8 +16,8 @@ const char* version() noexcept;
 /// Between fingerprints it gives the same mathematics, rounded differently.
 ///
 /// Its items are pairs of text, in a fixed order: `lockstep`, `torch`, `mkl`, `onednn`, `device` (`cpu` or `sm_90`),
-/// then for a CPU `isa` (of our kernels), `torch_isa` and `cpu_vendor` (by which MKL chooses its kernels), and for CUDA
-/// `gpu`, `cuda` and `cudnn`.
+/// then for a CPU `isa` (of our kernels), `torch_isa`, `mkl_mode` (see numerics.h) and `cpu_vendor` (by which MKL
+/// chooses its kernels), and for CUDA `gpu`, `cuda` and `cudnn`.
 class Fingerprint {
  public:
   using Items = std::vector<std::pair<std::string, std::string>>;

@@ -30,17 +30,17 @@ uint64_t below(RandomKey key, uint64_t index, uint64_t bound);
 
 /// Uniform in [0, 1). Dtypes float32, float64, float16, bfloat16; multiples of 2^-24, 2^-53, 2^-11, 2^-8.
 /// In float32 element i is uniform_float(key, offset + i), in float64 uniform(key, offset + i).
-const at::Tensor& uniform_(const at::Tensor& tensor, RandomKey key, uint64_t offset = 0);
+at::Tensor uniform_(const at::Tensor& tensor, RandomKey key, uint64_t offset = 0);
 
 /// Mean 0, variance 1. Dtypes as uniform_. In float64 element i is normal(key, offset + i); the other dtypes use 32
 /// random bits an element, so that |x| < 6.4.
-const at::Tensor& normal_(const at::Tensor& tensor, RandomKey key, uint64_t offset = 0);
+at::Tensor normal_(const at::Tensor& tensor, RandomKey key, uint64_t offset = 0);
 
 /// One where bernoulli(key, offset + i, probability), zero elsewhere. Any real dtype, and bool.
-const at::Tensor& bernoulli_(const at::Tensor& tensor, double probability, RandomKey key, uint64_t offset = 0);
+at::Tensor bernoulli_(const at::Tensor& tensor, double probability, RandomKey key, uint64_t offset = 0);
 
 /// Numbers offset .. offset + numel - 1 of a keyed permutation of [0, size). Dtype int64.
 /// Throws Error where these go past the size.
-const at::Tensor& permutation_(const at::Tensor& tensor, RandomKey key, int64_t size, int64_t offset = 0);
+at::Tensor permutation_(const at::Tensor& tensor, RandomKey key, int64_t size, int64_t offset = 0);
 
 }  // namespace lockstep

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+/// Settings of the process and of its threads that change the bits of a result although the recipe does not name
+/// them. A program pins the first, a thread that computes a replica enters the second.
+namespace lockstep {
+
+/// Pins what is set once a process: MKL's reproducibility mode, without which a product of matrices depends on where in
+/// memory they start (128 of 1,100 products differed, at no gain in speed), and on CUDA cuDNN's choice of algorithms
+/// and cuBLAS's workspace. MKL listens only before its first use: call this when the program starts. Called too late it
+/// warns once, and results depend on alignment to 64 bytes as MKL documents. The user's MKL_CBWR and
+/// CUBLAS_WORKSPACE_CONFIG are left as they are. May be called again, by any thread.
+void pin_numerics();
+
+/// MKL's mode as it is now: "auto" when pinned, "off" when not, "none" without MKL, ...: part of the fingerprint.
+std::string mkl_mode();
+
+struct NumericsOptions {
+  /// The number of threads inside an operation changes the bits of convolution and matmul gradients.
+  int intra_op_threads = 1;
+  /// Whether numbers below 2^-126 count as zero; off is what IEEE 754 says and PyTorch does.
+  bool flush_denormals = false;
+};
+
+/// A thread computes a replica while this lives: rounding to nearest, the options' denormals, the options' number of
+/// threads, whatever the thread had before. Puts it back when destroyed, on the same thread.
+///
+/// libtorch also takes the number of threads of the last such call as that of threads that it has not met yet.
+/// Throws Error when intra_op_threads < 1.
+class ReplicaNumerics {
+ public:
+  explicit ReplicaNumerics(const NumericsOptions& options = {});
+  ~ReplicaNumerics();
+  ReplicaNumerics(const ReplicaNumerics&) = delete;
+  ReplicaNumerics& operator=(const ReplicaNumerics&) = delete;
+
+ private:
+  uint64_t float_control_before_;
+  int threads_before_;
+};
+
+namespace detail {
+/// The CPU's floating-point control word of this thread: MXCSR on x86-64, FPCR on AArch64, 0 elsewhere.
+uint64_t float_control() noexcept;
+}  // namespace detail
+
+}  // namespace lockstep
