@@ -20,9 +20,11 @@ std::string choose_backend(const Environment& place) {
   return "gloo";
 }
 
-std::string list(const std::vector<std::string>& names) {
-  std::string joined;
-  for (const auto& name : names) joined += (joined.empty() ? "" : ", ") + name;
+// What a caller may ask for in this build.
+std::string choices(const std::vector<std::string>& built) {
+  if (built.empty()) return "a build with gloo, mpi or nccl: this one joins no processes";
+  std::string joined = "auto";
+  for (const auto& name : built) joined += " or " + name;
   return joined;
 }
 
@@ -40,8 +42,8 @@ Group connect(const Environment& place, const ConnectOptions& options) {
   const std::string backend = options.backend == "auto" ? choose_backend(place) : options.backend;
   const auto known = backends();
   const bool is_known = std::find(known.begin(), known.end(), backend) != known.end();
-  require(is_known || (place.size == 1 && options.backend == "auto"), "connect", "backend is '", backend,
-          "', expected auto or one that is built in: ", list(known));
+  require(is_known || (place.size == 1 && options.backend == "auto"), "connect", "backend is '", backend, "', expected ",
+          choices(known));
   if (place.size == 1) return local_groups(1, options.timeout)[0];
   if (backend == "mpi") {
     require(place.launcher == mpi_launcher(), "connect", "backend mpi, but the launcher is ", place.launcher,
