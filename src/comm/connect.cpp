@@ -42,8 +42,8 @@ Group connect(const Environment& place, const ConnectOptions& options) {
   const std::string backend = options.backend == "auto" ? choose_backend(place) : options.backend;
   const auto known = backends();
   const bool is_known = std::find(known.begin(), known.end(), backend) != known.end();
-  require(is_known || (place.size == 1 && options.backend == "auto"), "connect", "backend is '", backend, "', expected ",
-          choices(known));
+  require(is_known || (place.size == 1 && options.backend == "auto"), "connect", "backend is '", backend,
+          "', expected ", choices(known));
   if (place.size == 1) return local_groups(1, options.timeout)[0];
   if (backend == "mpi") {
     require(place.launcher == mpi_launcher(), "connect", "backend mpi, but the launcher is ", place.launcher,
