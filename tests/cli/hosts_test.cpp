@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs over several hosts: network namespaces of this machine, joined by a cable or a switch (tests/support/hosts.sh).
+// Runs over several hosts: network namespaces of this machine, joined by a cable or a switch (tools/hosts.sh).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
