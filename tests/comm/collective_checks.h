@@ -27,7 +27,7 @@ void check_non_contiguous(const Group& group);
 void check_asynchronous(const Group& group);
 void check_split(const Group& group);
 
-/// All of them: every length and dtype that the suite sweeps. `longest` bounds the lengths.
+/// All of them: every length and dtype that the suite sweeps. `longest` is the longest of the lengths.
 void check_everything(const Group& group, int64_t longest = 1 << 20);
 
 }  // namespace lockstep::comm::testing

@@ -63,6 +63,12 @@ void Exchange::fail(Failure failure) {
   enter(State::failed);
 }
 
+void Exchange::release(int rank) noexcept {
+  if (state_.load(std::memory_order_acquire) != State::done) return;
+  for (size_t slot = 0; slot < ranks_.size(); ++slot)
+    if (ranks_[slot] == rank) calls_[slot] = Call();
+}
+
 void Exchange::cut() {
   for (size_t j = 0; j < jobs_.size(); ++j) {
     const Job& job = jobs_[j];

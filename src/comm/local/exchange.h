@@ -50,6 +50,10 @@ class Exchange {
   /// The failure, once it has ended badly.
   const std::optional<Failure>& failure() const { return failure_; }
 
+  /// Drops the rank's tensors once all is done, so that the thread that brought them also frees them, not whichever
+  /// comes last.
+  void release(int rank) noexcept;
+
   /// Takes part in the work until the operation has ended, or `until` has come.
   bool help_until(Clock::time_point until);
 

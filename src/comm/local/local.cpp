@@ -107,8 +107,16 @@ class Hub {
 
 class LocalWork : public WorkState {
  public:
-  LocalWork(std::shared_ptr<Hub> hub, std::shared_ptr<Exchange> exchange, std::string what, Clock::duration timeout)
-      : hub_(std::move(hub)), exchange_(std::move(exchange)), what_(std::move(what)), deadline_(start_ + timeout) {}
+  LocalWork(std::shared_ptr<Hub> hub, int rank, std::shared_ptr<Exchange> exchange, std::string what,
+            Clock::duration timeout)
+      : hub_(std::move(hub)),
+        rank_(rank),
+        exchange_(std::move(exchange)),
+        what_(std::move(what)),
+        deadline_(start_ + timeout) {}
+  ~LocalWork() override { exchange_->release(rank_); }
+  LocalWork(const LocalWork&) = delete;
+  LocalWork& operator=(const LocalWork&) = delete;
 
   bool done() override { return exchange_->ended(); }
 
@@ -127,6 +135,7 @@ class LocalWork : public WorkState {
 
  private:
   std::shared_ptr<Hub> hub_;
+  int rank_;
   std::shared_ptr<Exchange> exchange_;
   std::string what_;
   Clock::time_point start_ = Clock::now();
@@ -156,7 +165,7 @@ class LocalBackend : public Backend {
     }
     const auto timeout = call.timeout;
     std::string what = name_of(call.kind);
-    return std::make_shared<LocalWork>(hub_, hub_->post(rank_, key, std::move(call)), std::move(what), timeout);
+    return std::make_shared<LocalWork>(hub_, rank_, hub_->post(rank_, key, std::move(call)), std::move(what), timeout);
   }
 
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members, int number) override {
