@@ -46,12 +46,12 @@ std::string signature(const Call& call) {
   std::ostringstream out;
   out << name_of(call.kind) << " " << call.peer;
   if (is_reduction(call.kind)) out << " " << name_of(call.op) << " " << static_cast<int>(call.order);
-  // The part that every rank has: a scatter's output, a gather's input. An all_to_all's parts are compared in pairs.
-  const TensorList& tensors = call.kind == Kind::scatter ? call.outputs : call.inputs;
-  if (call.placement.processes() > 0) out << " of " << call.placement.replicas();
+  // The part that every rank has: a scatter's output, a gather's input, one result where ranks contribute different
+  // numbers of nodes. An all_to_all's parts are compared in pairs.
+  const bool blocks = call.placement.processes() > 0;
+  const TensorList& tensors = call.kind == Kind::scatter || blocks ? call.outputs : call.inputs;
+  if (blocks) out << " of " << call.placement.replicas();
   for (const auto& tensor : tensors) {
-    // Processes may contribute different numbers of nodes.
-    if (call.placement.processes() > 0 && &tensor != &tensors[0]) break;
     out << " " << tensor.scalar_type() << " " << tensor.device().type();
     if (call.kind != Kind::all_to_all) out << " " << tensor.numel();
   }

@@ -152,6 +152,29 @@ Work Group::all_reduce(const at::Tensor& tensor, ReduceOp op, CallOptions option
   return all_reduce(TensorList{tensor}, op, options);
 }
 
+Work Group::all_reduce_blocks(const Placement& placement, const TensorList& nodes, const at::Tensor& result, ReduceOp op,
+                              CallOptions options) const {
+  constexpr const char* name = "all_reduce_blocks";
+  require(placement.processes() == size(), name, "placement has ", placement.processes(), " blocks for ", size(),
+          " ranks, expected one a rank");
+  const auto expected = block_nodes(placement.replicas(), placement.block(rank())).size();
+  require(nodes.size() == expected, name, "got ", nodes.size(), " nodes, expected ", expected);
+  require(op != ReduceOp::mean, name, "op is mean, expected sum, min or max");
+  require(backend() != "local" && backend() != "hierarchical", name, "backend is ", backend(),
+          ", expected one that joins processes");
+  for (const auto& node : nodes)
+    require(node.is_contiguous() && result.is_contiguous() && node.sizes() == result.sizes() &&
+                node.scalar_type() == result.scalar_type(),
+            name, "a node is ", node.scalar_type(), node.sizes(), " for a result of ", result.scalar_type(),
+            result.sizes(), ", expected contiguous tensors of one size and dtype");
+  Draft draft(*backend_, Kind::all_reduce, options);
+  for (const auto& node : nodes) draft.input(node);
+  draft.output(result);
+  draft.call().placement = placement;
+  draft.reduction(op);
+  return draft.post(*backend_);
+}
+
 Work Group::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op, CallOptions options) const {
   Draft draft(*backend_, Kind::reduce_scatter, options);
   draft.input(input);

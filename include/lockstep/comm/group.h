@@ -59,6 +59,13 @@ class Group {
   Work all_reduce(const TensorList& tensors, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
   Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
 
+  /// A sum, minimum or maximum over logical replicas that outnumber the ranks: rank p holds those of
+  /// `placement.block(p)`. `nodes` are the partial results of its block, one for each of block_nodes(replicas, block)
+  /// and in that order; `result` receives the whole tree's, the same bits for every placement. All have one size and
+  /// dtype and are contiguous; `result` may be one of the nodes, and the others are left as they are.
+  Work all_reduce_blocks(const Placement& placement, const TensorList& nodes, const at::Tensor& result,
+                         ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+
   /// `input` [size * n, ...] is reduced over all ranks; this rank's n rows come to `output` [n, ...].
   Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op = ReduceOp::sum,
                       CallOptions options = {}) const;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <functional>
+#include <memory>
+
+#include "lockstep/core/tree.h"
+#include "lockstep/parallel/optimizer.h"
+#include "lockstep/parallel/team.h"
+
+namespace lockstep::parallel {
+
+/// How a network's tensors lie in memory: part of the recipe, since convolutions compute other bits in another format.
+enum class MemoryFormat : uint8_t {
+  automatic,  ///< channels-last where the network has 2-d or 3-d convolutions, else contiguous
+  contiguous,
+  channels_last
+};
+
+struct ShareOptions {
+  MemoryFormat memory_format = MemoryFormat::automatic;
+};
+
+/// What a step did, the same on every replica.
+struct StepResult {
+  /// The mean of the losses over all replicas, weighted as the gradients are.
+  double loss = 0;
+  /// The sum of the weights: the number of examples, where these were the weights.
+  double weight = 0;
+  /// The norm of the averaged gradient before clipping, where clip_norm asked for it; else 0.
+  double gradient_norm = 0;
+  /// False where loss scaling left the update out.
+  bool updated = true;
+};
+
+/// One of R replicas, as the code inside Team::run sees itself. All replicas make the same calls in the same order.
+class Replica {
+ public:
+  Replica(std::shared_ptr<TeamState> team, int64_t member);
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+  ~Replica();
+
+  /// This replica's number in [0, replicas()), the same in every placement.
+  int64_t number() const;
+  int64_t replicas() const;
+  /// Where its tensors live.
+  at::Device device() const;
+  /// Its part of a batch of `examples`: contiguous, sizes differ by at most one, empty where there are fewer examples
+  /// than replicas.
+  Span share_of(int64_t examples) const;
+  at::Tensor share_of(const at::Tensor& batch) const;
+
+  /// Collective. Makes the network one of R that hold the weights and buffers of replica 0: one storage of weights a
+  /// process, gradients and buffers for each. Each replica passes a network of its own, made inside run(), or all pass
+  /// one that was made outside; then each gets a clone. Weights are moved to the device and the memory format.
+  /// Parameters that occur twice (tied weights) stay tied. Throws Error where the replicas' networks differ in names,
+  /// shapes or dtypes, or one from outside can't be cloned.
+  template <class Network>
+  std::shared_ptr<Network> share(std::shared_ptr<Network> network, const ShareOptions& options = {});
+  template <class Holder>
+  Holder share(Holder network, const ShareOptions& options = {})
+    requires std::derived_from<typename Holder::ContainedType, torch::nn::Module>;
+
+  /// Collective. Updates the parameters of all networks shared so far that have no optimiser yet and require a
+  /// gradient, or those of the groups. Throws Error where there is none, or one is not of a shared network.
+  Optimizer optimizer(const Rule& rule, const OptimizerOptions& options = {});
+  Optimizer optimizer(std::vector<ParameterGroup> groups, const OptimizerOptions& options = {});
+
+  /// This replica's backward pass: gradients are added to those that are there. `loss` is the mean over a share of
+  /// `weight` examples (or tokens): gradients and losses of all replicas are averaged with these weights when step()
+  /// comes, so uneven shares count as one batch would. A share without examples has weight 0 and an undefined loss.
+  void backward(const at::Tensor& loss, const Optimizer& optimizer, double weight = 1);
+
+  /// Collective. backward(), then the sum over all replicas in the tree's order, then the update of the weights, and
+  /// gradients are gone. Several backward() before it accumulate.
+  StepResult step(const at::Tensor& loss, Optimizer& optimizer, double weight = 1);
+  /// Only the update, for gradients that backward() calls have left.
+  StepResult step(Optimizer& optimizer);
+  /// The steps that this replica has made, with all its optimisers: what random layers are keyed by.
+  int64_t steps() const;
+
+  /// Collective. The sum over all replicas of a small tensor, in float64 and in the tree's order; the same bits on each.
+  at::Tensor sum(const at::Tensor& mine);
+  /// Collective. [n] of each replica: [R, n].
+  at::Tensor all_gather(const at::Tensor& mine);
+  /// Collective.
+  void barrier();
+
+  /// Collective. `body(examples)` is called, without gradients and with the networks in eval mode, for batches that
+  /// cover this replica's share of `examples` examples, at most `batch` at a time; it returns a tensor of sums (of
+  /// losses, of correct answers, of examples), float64 on the CPU in the end. Returns the sums over all replicas: each
+  /// example counts once. Where there are fewer examples than replicas, some see one empty batch, for its sizes.
+  at::Tensor evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Span)>& body);
+
+  /// Collective. Compares what must be equal on all processes (weights, the optimiser's state) and, with `buffers`, the
+  /// networks' buffers of all replicas, which are equal where every batch norm is synchronised. Throws Error that names
+  /// the first tensor that differs, its replica and the step. step() does so itself after every `every` updates when
+  /// that is not 0; else once, now.
+  void watch_divergence(const Optimizer& optimizer, int64_t every = 0, bool buffers = false);
+
+ private:
+  std::shared_ptr<torch::nn::Module> share_module(std::shared_ptr<torch::nn::Module> module,
+                                                  const ShareOptions& options);
+
+  void collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const;
+  void compare(const Optimizer& optimizer, bool buffers);
+
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+template <class Network>
+std::shared_ptr<Network> Replica::share(std::shared_ptr<Network> network, const ShareOptions& options) {
+  return std::dynamic_pointer_cast<Network>(share_module(std::move(network), options));
+}
+
+template <class Holder>
+Holder Replica::share(Holder network, const ShareOptions& options)
+  requires std::derived_from<typename Holder::ContainedType, torch::nn::Module>
+{
+  return Holder(share(network.ptr(), options));
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace lockstep::parallel {
+
+/// An exception left a replica's code. what() is "replica 3: " and the cause's own message.
+class ReplicaError : public std::runtime_error {
+ public:
+  ReplicaError(int64_t replica, const std::string& message, std::exception_ptr cause);
+  int64_t replica() const { return replica_; }
+  /// As it was thrown: std::rethrow_exception gives it back.
+  std::exception_ptr cause() const { return cause_; }
+
+ private:
+  int64_t replica_;
+  std::exception_ptr cause_;
+};
+
+/// Wraps what a replica threw.
+[[noreturn]] void rethrow_of_replica(int64_t replica, std::exception_ptr cause);
+
+}  // namespace lockstep::parallel

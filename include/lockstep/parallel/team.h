@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/core/device.h"
+#include "lockstep/core/tree.h"
+
+namespace lockstep::parallel {
+
+class Replica;
+struct TeamState;
+
+/// Who adds up gradients. `canonical`: the tree over replicas, the same bits in every placement. `ring`: the process
+/// group's own all-reduce, for speed without the contract.
+using comm::Order;
+
+struct TeamOptions {
+  /// R, the number of logical replicas that a batch is divided over: part of the recipe.
+  int64_t replicas = 1;
+  /// What computes them in this process, as parse_devices() reads it: "cpu" (a thread a core), "cpu:2", "cuda:0".
+  /// Empty: the GPU of this process where there is one, else "cpu".
+  std::string devices{};
+  /// The processes that share the work; comm::connect() joins those of a job.
+  comm::Group group{};
+  /// How many replicas each process runs; empty: sizes differ by at most one. {3, 3, 2} is legal, so is {0, 8}.
+  std::vector<int64_t> blocks{};
+  /// What random layers and initialisation inside run() draw from.
+  uint64_t seed = 0;
+  Order order = Order::canonical;
+};
+
+/// R replicas and where they run. A value: copies are the same team.
+///
+///     auto team = Team::create({.replicas = 8, .devices = "cpu:2"});
+///     team.run([&](Replica& me) {
+///       auto net = me.share(LeNet());
+///       auto optimizer = me.optimizer(Sgd{.lr = 0.2});
+///       for (...) {
+///         auto loss = cross_entropy(net->forward(inputs), targets);  // of this replica's share
+///         me.step(loss, optimizer);
+///       }
+///     });
+///
+/// On the CPU each replica is a thread with one intra-op thread; with more replicas than devices they take turns. On a
+/// GPU the replicas of a process run one after the other; several GPUs are several processes.
+class Team {
+ public:
+  /// Throws Error for options that make no sense: more devices than replicas are fine, several GPUs in one process,
+  /// blocks that don't add up, or a process group of threads are not. Collective where the group has several processes.
+  static Team create(const TeamOptions& options);
+
+  int64_t replicas() const;
+  /// The replicas of this process.
+  Span block() const;
+  const Placement& placement() const;
+  const comm::Group& group() const;
+  /// One line: "8 replicas on 2 processes (4+4), 2 threads here".
+  std::string describe() const;
+
+  /// Runs body(me) once for each replica of this process, each on a thread of its own, and joins them. An exception in
+  /// one stops the others, here and in the other processes, and comes out as a ReplicaError with that replica's number
+  /// (replica_error.h), once all have been joined. May be called again, not from within.
+  void run(const std::function<void(Replica&)>& body) const;
+
+ private:
+  explicit Team(std::shared_ptr<TeamState> state) : state_(std::move(state)) {}
+  std::shared_ptr<TeamState> state_;
+};
+
+}  // namespace lockstep::parallel

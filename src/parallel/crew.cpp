@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/crew.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+// A step's end is usually a matter of microseconds; past this the core is better used by another thread.
+constexpr auto kSpin = std::chrono::microseconds(60);
+
+}  // namespace
+
+Crew::Crew(int64_t members, int64_t permits)
+    : members_(members), permits_(permits), free_(permits), wants_(members, false) {
+  for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<std::condition_variable>());
+}
+
+void Crew::check_running() const {
+  if (stopped_.load()) throw CrewStopped();
+}
+
+void Crew::acquire(int64_t member) {
+  if (!oversubscribed()) return check_running();
+  std::unique_lock lock(mutex_);
+  if (free_ > 0 && !stopped_) {
+    --free_;
+    return;
+  }
+  wants_[member] = true;
+  turn_[member]->wait(lock, [&] { return !wants_[member] || stopped_; });
+  if (stopped_) throw CrewStopped();
+}
+
+void Crew::release() noexcept {
+  if (!oversubscribed()) return;
+  const std::lock_guard lock(mutex_);
+  for (int64_t m = 0; m < members_; ++m)
+    if (wants_[m]) {
+      wants_[m] = false;  // the permit is handed over
+      turn_[m]->notify_one();
+      return;
+    }
+  ++free_;
+}
+
+void Crew::enter(int64_t member) { acquire(member); }
+
+void Crew::leave() {
+  release();
+  const std::lock_guard lock(mutex_);
+  ++left_;
+  if (arrived_ > 0 && !stopped_) refuse_to_wait(purpose_);
+}
+
+// Whoever has left never comes.
+void Crew::refuse_to_wait(const char* what) const {
+  fail(what, left_, left_ == 1 ? " replica has" : " replicas have",
+       " returned while others wait in this call, expected the same calls in the same order on every replica");
+}
+
+uint32_t Crew::wait_for_change(uint32_t seen) const {
+  if (!oversubscribed()) {
+    const auto until = std::chrono::steady_clock::now() + kSpin;
+    while (std::chrono::steady_clock::now() < until)
+      for (int i = 0; i < 64; ++i)
+        if (change_.load(std::memory_order_acquire) != seen) return change_.load();
+  }
+  change_.wait(seen);
+  return change_.load();
+}
+
+void Crew::publish(Job job) {
+  // Jobs without tasks are passed over here, so that no one is woken for nothing.
+  while (job.count == 0) {
+    if (!job.next) return finish();
+    job = job.next();
+  }
+  auto stage = std::make_shared<Stage>();
+  stage->job = std::move(job);
+  const std::lock_guard lock(mutex_);
+  stage_ = std::move(stage);
+  ++change_;
+  change_.notify_all();
+}
+
+void Crew::finish() {
+  const std::lock_guard lock(mutex_);
+  stage_.reset();
+  ++meetings_;
+  ++change_;
+  change_.notify_all();
+}
+
+void Crew::help(const std::shared_ptr<Stage>& stage, int64_t member) {
+  if (stage->helpers.fetch_add(1) >= permits_) return;
+  try {
+    for (int64_t i; !stopped_ && (i = stage->next.fetch_add(1)) < stage->job.count;) {
+      stage->job.run(i);
+      if (stage->done.fetch_add(1) + 1 == stage->job.count) publish(stage->job.next ? stage->job.next() : Job{});
+    }
+  } catch (...) {
+    stop(member, std::current_exception());
+  }
+}
+
+void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on_last) {
+  uint64_t meeting;
+  uint32_t seen;
+  bool last;
+  {
+    const std::lock_guard lock(mutex_);
+    check_running();
+    if (left_ > 0) refuse_to_wait(what);
+    if (arrived_ == 0) purpose_ = what;
+    require(std::strcmp(purpose_, what) == 0, what, "a replica called this while another waits in ", purpose_,
+            ", expected the same calls in the same order on every replica");
+    meeting = meetings_;
+    seen = change_;
+    last = ++arrived_ == members_;
+    if (last) arrived_ = 0;
+  }
+  release();
+  if (last) {
+    try {
+      publish(on_last());
+    } catch (...) {
+      stop(member, std::current_exception());
+    }
+  }
+  for (;;) {
+    std::shared_ptr<Stage> stage;
+    {
+      const std::lock_guard lock(mutex_);
+      check_running();
+      if (meetings_ != meeting) break;
+      seen = change_;
+      stage = stage_;
+    }
+    if (stage) help(stage, member);
+    if (change_ == seen) wait_for_change(seen);
+  }
+  acquire(member);
+}
+
+void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (stopped_.exchange(true)) return;
+  failed_member_ = member;
+  error_ = std::move(error);
+  ++change_;
+  change_.notify_all();
+  for (const auto& turn : turn_) turn->notify_all();
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lockstep::parallel {
+
+/// Work for all members of a crew that has met: run(0) .. run(count - 1), in any order, on as many threads as may
+/// compute at once; then what `next` returns, if it is set.
+struct Job {
+  int64_t count = 0;
+  std::function<void(int64_t)> run;
+  std::function<Job()> next;
+};
+
+/// Thrown in the other members once one has failed: it unwinds their stacks, and Team::run reports the cause.
+class CrewStopped : public std::runtime_error {
+ public:
+  CrewStopped() : std::runtime_error("another replica of this process has failed") {}
+};
+
+/// The threads of one process that run its replicas, one each. They meet: whoever comes waits for the others, the last
+/// one decides what is to be done, and those who waited do it together.
+///
+/// With more members than permits a member computes only while it holds a permit, and gives it up while it waits. So
+/// one core runs any number of replicas in turn, and no more activations live than there are permits.
+class Crew {
+ public:
+  /// Every permit is a thread that may compute.
+  Crew(int64_t members, int64_t permits);
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  int64_t members() const { return members_; }
+
+  /// A member begins to compute, and has done all it had to do. Throws CrewStopped; leave() throws Error where others
+  /// still wait for this member to meet them.
+  void enter(int64_t member);
+  void leave();
+
+  /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its job is shared. Returns
+  /// when the job is done. Every member must come for the same purpose `what`, or all get an Error that names both.
+  void meet(int64_t member, const char* what, const std::function<Job()>& on_last);
+
+  /// Makes everyone who waits, now or later, throw CrewStopped. The first call's error is kept.
+  void stop(int64_t member, std::exception_ptr error) noexcept;
+
+  /// The first failure: its member, or -1.
+  int64_t failed_member() const { return failed_member_; }
+  std::exception_ptr error() const { return error_; }
+
+ private:
+  struct Stage {
+    Job job;
+    std::atomic<int64_t> next{0};
+    std::atomic<int64_t> done{0};
+    std::atomic<int64_t> helpers{0};
+  };
+
+  bool oversubscribed() const { return members_ > permits_; }
+  void acquire(int64_t member);
+  void release() noexcept;
+  void publish(Job job);
+  void finish();
+  void help(const std::shared_ptr<Stage>& stage, int64_t member);
+  uint32_t wait_for_change(uint32_t seen) const;
+  void check_running() const;
+  [[noreturn]] void refuse_to_wait(const char* what) const;
+
+  const int64_t members_;
+  const int64_t permits_;
+
+  mutable std::mutex mutex_;
+  int64_t arrived_ = 0;
+  int64_t left_ = 0;
+  const char* purpose_ = nullptr;
+  uint64_t meetings_ = 0;  // that have ended
+  std::shared_ptr<Stage> stage_;
+  std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
+
+  // Permits: members that wait for one are woken one at a time, the lowest first.
+  int64_t free_;
+  std::vector<bool> wants_;
+  std::vector<std::unique_ptr<std::condition_variable>> turn_;
+
+  std::atomic<bool> stopped_{false};
+  int64_t failed_member_ = -1;
+  std::exception_ptr error_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parallel/replica.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+#include "parallel/claim.h"
+#include "parallel/divergence.h"
+#include "parallel/optimizer_state.h"
+#include "parallel/share.h"
+#include "parallel/team_state.h"
+
+namespace lockstep::parallel {
+
+struct Replica::State {
+  std::shared_ptr<TeamState> team;
+  int64_t member;
+  CrewPeers peers;
+  int64_t steps = 0;
+  int64_t watch_every = 0;
+  bool watch_buffers = false;
+};
+
+Replica::Replica(std::shared_ptr<TeamState> team, int64_t member)
+    : state_(new State{team, member, CrewPeers(*team, member)}) {}
+
+Replica::~Replica() = default;
+
+int64_t Replica::number() const { return state_->team->block.begin + state_->member; }
+int64_t Replica::replicas() const { return state_->team->placement.replicas(); }
+at::Device Replica::device() const { return state_->team->device; }
+
+Span Replica::share_of(int64_t examples) const {
+  return Placement::even(examples, replicas()).block(number());
+}
+
+at::Tensor Replica::share_of(const at::Tensor& batch) const {
+  const Span mine = share_of(batch.size(0));
+  return batch.narrow(0, mine.begin, mine.size());
+}
+
+std::shared_ptr<torch::nn::Module> Replica::share_module(std::shared_ptr<torch::nn::Module> module,
+                                                         const ShareOptions& options) {
+  using Offer = std::shared_ptr<torch::nn::Module>;
+  TeamState& team = *state_->team;
+  team.meet<Offer>(state_->member, "share", module, [&](std::span<const Offer* const> all) -> Job {
+    std::vector<Offer> networks;
+    for (const Offer* one : all) networks.push_back(*one);
+    team.networks.push_back(share_networks(team, std::move(networks), options));
+    return {};
+  });
+  return team.networks.back()->networks[state_->member];
+}
+
+Optimizer Replica::optimizer(const Rule& rule, const OptimizerOptions& options) {
+  return optimizer(std::vector<ParameterGroup>{{unclaimed(*state_->team, state_->member), rule}}, options);
+}
+
+Optimizer Replica::optimizer(std::vector<ParameterGroup> groups, const OptimizerOptions& options) {
+  using Groups = std::vector<ParameterGroup>;
+  TeamState& team = *state_->team;
+  Optimizer mine;
+  for (const auto& group : groups) {
+    check(group.rule);
+    mine.rules_.push_back(group.rule);
+    mine.initial_lr_.push_back(learning_rate(group.rule));
+  }
+  team.meet<Groups>(state_->member, "optimizer", groups, [&](std::span<const Groups* const> all) -> Job {
+    team.made = std::make_shared<OptimizerState>(state_->team, claim(team, all), mine.rules_, options);
+    return {};
+  });
+  mine.state_ = team.made;
+  return mine;
+}
+
+void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const {
+  require(optimizer.state_ != nullptr, "backward", "the optimiser is empty, expected one made by optimizer()");
+  require(weight >= 0, "backward", "weight is ", weight, ", expected 0 or more");
+  if (weight == 0 && !loss.defined()) return;
+  require(loss.defined() && loss.numel() == 1, "backward", "the loss is ",
+          loss.defined() ? text("of sizes ", loss.sizes()) : "undefined", ", expected one number, or weight 0");
+  if (weight > 0) {
+    // The gradient of a sum over the share; step() divides by the sum of all weights.
+    const double scale = weight * optimizer.state_->loss_scale();
+    torch::autograd::backward({loss}, {at::full_like(loss, scale, loss.options().requires_grad(false))});
+  }
+  Contribution& mine = optimizer.state_->contribution(state_->member);
+  mine.weight += weight;
+  if (weight > 0) mine.loss += weight * loss.item<double>();
+}
+
+void Replica::backward(const at::Tensor& loss, const Optimizer& optimizer, double weight) {
+  collect(loss, optimizer, weight);
+}
+
+StepResult Replica::step(const at::Tensor& loss, Optimizer& optimizer, double weight) {
+  require(optimizer.state_ != nullptr, "step", "the optimiser is empty, expected one made by optimizer()");
+  optimizer.state_->exchange().expect(state_->member);
+  collect(loss, optimizer, weight);
+  return step(optimizer);
+}
+
+StepResult Replica::step(Optimizer& optimizer) {
+  require(optimizer.state_ != nullptr, "step", "the optimiser is empty, expected one made by optimizer()");
+  State& mine = *state_;
+  TeamState& team = *mine.team;
+  OptimizerState& state = *optimizer.state_;
+  for (const auto& network : team.networks) check_unchanged(*network, mine.member);
+  if (optimizer.schedule_)
+    for (size_t g = 0; g < optimizer.rules_.size(); ++g)
+      set_learning_rate(optimizer.rules_[g], optimizer.initial_lr_[g] * optimizer.schedule_(state.steps()));
+  state.contribution(mine.member).handle = &optimizer;
+  state.exchange().complete(mine.member);
+  team.crew->meet(mine.member, "step", [&] { return state.step(); });
+  const StepResult result = state.result();
+  state.clear(mine.member);
+  ++mine.steps;
+  if (mine.watch_every > 0 && state.steps() % mine.watch_every == 0) compare(optimizer, mine.watch_buffers);
+  return result;
+}
+
+int64_t Replica::steps() const { return state_->steps; }
+
+at::Tensor Replica::all_gather(const at::Tensor& mine) { return state_->peers.all_gather(mine); }
+
+at::Tensor Replica::sum(const at::Tensor& mine) {
+  const auto rows = all_gather(mine.detach().to(at::kCPU, at::kDouble).flatten());
+  TreeAccumulator<at::Tensor, void (*)(at::Tensor&, at::Tensor&&)> tree(
+      replicas(), [](at::Tensor& left, at::Tensor&& right) { left.add_(right); });
+  for (int64_t r = 0; r < replicas(); ++r) tree.push({r, r + 1}, rows[r].clone());
+  return tree.entries()[0].value.view(mine.sizes());
+}
+
+void Replica::barrier() {
+  TeamState& team = *state_->team;
+  team.crew->meet(state_->member, "barrier", [&]() -> Job {
+    if (team.has_other_processes()) team.control.barrier().wait();
+    return {};
+  });
+}
+
+at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Span)>& body) {
+  require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
+          ", expected at least 1 of each");
+  std::vector<bool> trained;
+  for (const auto& network : state_->team->networks) {
+    trained.push_back(network->networks[state_->member]->is_training());
+    network->networks[state_->member]->eval();
+  }
+  at::Tensor sums;
+  {
+    const at::NoGradGuard no_grad;
+    const Span mine = share_of(examples);
+    if (mine.size() == 0) sums = at::zeros_like(body(mine), at::kDouble);
+    for (int64_t at = mine.begin; at < mine.end; at += batch) {
+      const auto part = body({at, std::min(mine.end, at + batch)}).detach().to(at::kCPU, at::kDouble);
+      sums = sums.defined() ? sums.add_(part) : part.clone();
+    }
+  }
+  for (size_t n = 0; n < trained.size(); ++n) state_->team->networks[n]->networks[state_->member]->train(trained[n]);
+  return sum(sums);
+}
+
+void Replica::watch_divergence(const Optimizer& optimizer, int64_t every, bool buffers) {
+  require(every >= 0, "watch_divergence", "every is ", every, ", expected 0 or more");
+  state_->watch_every = every;
+  state_->watch_buffers = buffers;
+  if (every == 0) compare(optimizer, buffers);
+}
+
+void Replica::compare(const Optimizer& optimizer, bool buffers) {
+  NamedTensors tensors;
+  for (const auto& parameter : optimizer.state_->parameters()) tensors.emplace_back(parameter.name, parameter.weight);
+  for (const auto& [name, tensor] : optimizer.state_->state_dict()) tensors.emplace_back(name, tensor);
+  for (const auto& network : state_->team->networks)
+    if (buffers)
+      for (const auto& buffer : network->networks[state_->member]->named_buffers())
+        tensors.emplace_back(buffer.key(), buffer.value());
+  require_equal_hashes(all_gather(hashes_of(tensors)), tensors, optimizer.steps());
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parallel/replica_error.h"
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::parallel {
+
+ReplicaError::ReplicaError(int64_t replica, const std::string& message, std::exception_ptr cause)
+    : std::runtime_error(text("replica ", replica, ": ", message)), replica_(replica), cause_(std::move(cause)) {}
+
+void rethrow_of_replica(int64_t replica, std::exception_ptr cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const std::exception& error) {
+    throw ReplicaError(replica, error.what(), cause);
+  } catch (...) {
+    throw ReplicaError(replica, "an exception of an unknown type", cause);
+  }
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parallel/team.h"
+
+#include <ATen/ATen.h>
+
+#include <set>
+#include <thread>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/numerics.h"
+#include "lockstep/core/reduce.h"
+#include "lockstep/parallel/replica.h"
+#include "lockstep/parallel/replica_error.h"
+#include "parallel/optimizer_state.h"
+#include "parallel/team_state.h"
+
+namespace lockstep::parallel {
+namespace {
+
+std::vector<Device> devices_of(const TeamOptions& options) {
+  const std::string& text = options.devices;
+  const auto devices = parse_devices(!text.empty() ? text : cuda_devices().empty() ? "cpu" : "cuda:0");
+  std::set<c10::Device, decltype([](c10::Device a, c10::Device b) { return a.str() < b.str(); })> distinct;
+  for (const Device& device : devices) distinct.insert(device.torch());
+  require(distinct.size() == 1, "Team", "devices '", text, "' are ", distinct.size(),
+          " devices of torch in one process, expected one: run a process for each GPU (lockstep run -n ",
+          distinct.size(), ")");
+  return devices;
+}
+
+Placement placement_of(const TeamOptions& options) {
+  require(options.replicas >= 1, "Team", "replicas is ", options.replicas, ", expected at least 1");
+  const int64_t processes = options.group.size();
+  require(options.replicas >= processes, "Team", options.replicas, " replicas on ", processes,
+          " processes, expected at least one replica a process");
+  if (options.blocks.empty()) return Placement::even(options.replicas, processes);
+  int64_t sum = 0;
+  for (const int64_t block : options.blocks) {
+    require(block >= 1, "Team", "a block has ", block, " replicas, expected at least 1");
+    sum += block;
+  }
+  require(static_cast<int64_t>(options.blocks.size()) == processes && sum == options.replicas, "Team", "blocks are ",
+          options.blocks.size(), " with ", sum, " replicas in all, expected ", processes, " (one a process) with ",
+          options.replicas);
+  return Placement(options.blocks);
+}
+
+// What every process must have been told alike.
+void check_agreement(const TeamState& team) {
+  std::vector<int64_t> mine{team.options.replicas, static_cast<int64_t>(team.options.seed),
+                            static_cast<int64_t>(team.options.order)};
+  for (int64_t p = 0; p < team.placement.processes(); ++p) mine.push_back(team.placement.block(p).size());
+  const auto input = at::tensor(mine, at::kLong);
+  const auto all = at::empty({team.placement.processes() * input.numel()}, at::kLong);
+  team.control.all_gather(all, input).wait();
+  const auto rows = all.view({-1, input.numel()});
+  for (int64_t p = 0; p < rows.size(0); ++p)
+    require(at::equal(rows[p], rows[0]), "Team", "process ", p,
+            " has other replicas, seed, order or blocks than process 0, expected the same options everywhere");
+}
+
+}  // namespace
+
+at::Tensor TeamState::sum_rows(const at::Tensor& rows, const comm::Group& group) const {
+  const auto program = has_other_processes() ? TreeProgram::of_block(placement.replicas(), block)
+                                             : TreeProgram::of_leaves(placement.replicas());
+  comm::TensorList nodes;
+  std::vector<const std::byte*> from;
+  std::vector<std::byte*> to;
+  for (int64_t m = 0; m < rows.size(0); ++m) from.push_back(static_cast<const std::byte*>(rows[m].const_data_ptr()));
+  for (size_t k = 0; k < program.results().size(); ++k) {
+    nodes.push_back(at::empty({rows.size(1)}, rows.options()));
+    to.push_back(static_cast<std::byte*>(nodes.back().mutable_data_ptr()));
+  }
+  reduce(program, ReduceOp::sum, rows.scalar_type(), from, to, rows.size(1));
+  if (has_other_processes()) group.all_reduce_blocks(placement, nodes, nodes[0]).wait();
+  return nodes[0];
+}
+
+at::Tensor TeamState::gather_rows(const at::Tensor& rows) const {
+  if (!has_other_processes()) return rows;
+  int64_t widest = 0;
+  for (int64_t p = 0; p < placement.processes(); ++p) widest = std::max(widest, placement.block(p).size());
+  const auto sent = rows.new_zeros({widest, rows.size(1)});
+  sent.narrow(0, 0, rows.size(0)).copy_(rows);
+  const auto all = rows.new_empty({placement.processes() * widest, rows.size(1)});
+  control.all_gather(all, sent).wait();
+  std::vector<at::Tensor> parts;
+  for (int64_t p = 0; p < placement.processes(); ++p)
+    parts.push_back(all.narrow(0, p * widest, placement.block(p).size()));
+  return at::cat(parts);
+}
+
+at::Tensor CrewPeers::all_gather(const at::Tensor& mine) {
+  require(mine.dim() == 1, "all_gather", "the tensor has sizes ", mine.sizes(), ", expected one dimension");
+  team_.meet<at::Tensor>(member_, "all_gather", mine, [&](std::span<const at::Tensor* const> all) -> Job {
+    std::vector<at::Tensor> rows;
+    for (const auto* one : all) {
+      require(one->sizes() == mine.sizes() && one->scalar_type() == mine.scalar_type(), "all_gather",
+              "one replica brings ", one->scalar_type(), one->sizes(), ", another ", mine.scalar_type(), mine.sizes(),
+              ", expected the same on all");
+      rows.push_back(one->detach());
+    }
+    team_.gathered = team_.gather_rows(at::stack(rows));
+    return {};
+  });
+  return team_.gathered;
+}
+
+Team Team::create(const TeamOptions& options) {
+  const auto state = std::make_shared<TeamState>();
+  state->options = options;
+  state->placement = placement_of(options);
+  const auto devices = devices_of(options);
+  state->device = devices[0].torch();
+  // One engine thread a GPU runs the backward passes of all callers: replicas there run one after the other.
+  state->permits = devices[0].kind == Device::Kind::cuda ? 1 : static_cast<int64_t>(devices.size());
+  state->block = state->placement.block(options.group.rank());
+  if (state->has_other_processes()) {
+    require(options.group.backend() != "local" && options.group.backend() != "hierarchical", "Team",
+            "the group's backend is ", options.group.backend(),
+            ", expected a group of processes: the team runs the threads of a process itself");
+    state->gradients = options.group.split(0);
+    state->control = options.group.split(0);
+    check_agreement(*state);
+  }
+  return Team(state);
+}
+
+int64_t Team::replicas() const { return state_->placement.replicas(); }
+Span Team::block() const { return state_->block; }
+const Placement& Team::placement() const { return state_->placement; }
+const comm::Group& Team::group() const { return state_->options.group; }
+
+std::string Team::describe() const {
+  const TeamState& team = *state_;
+  std::string out = text(replicas(), replicas() == 1 ? " replica" : " replicas");
+  if (team.has_other_processes()) {
+    out += text(" on ", team.placement.processes(), " processes (");
+    for (int64_t p = 0; p < team.placement.processes(); ++p)
+      out += text(p == 0 ? "" : "+", team.placement.block(p).size());
+    out += ")";
+  }
+  const int64_t here = std::min(team.permits, team.members());
+  return out + (team.device.is_cpu() ? text(" on ", here, here == 1 ? " thread" : " threads") : text(" on ", team.device)) +
+         (team.has_other_processes() ? " here" : "");
+}
+
+void Team::run(const std::function<void(Replica&)>& body) const {
+  TeamState& team = *state_;
+  require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
+  team.crew = std::make_unique<Crew>(team.members(), team.permits);
+  team.brought.assign(team.members(), nullptr);
+  std::vector<std::thread> threads;
+  for (int64_t m = 0; m < team.members(); ++m)
+    threads.emplace_back([&, m] {
+      try {
+        const ReplicaNumerics numerics;
+        CrewPeers peers(team, m);
+        const PeersScope scope(&peers);
+        team.crew->enter(m);
+        Replica me(state_, m);
+        body(me);
+        team.crew->leave();
+      } catch (const CrewStopped&) {
+      } catch (...) {
+        team.crew->stop(m, std::current_exception());
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  const auto crew = std::move(team.crew);
+  team.networks.clear();
+  team.gathered.reset();
+  team.made.reset();
+  if (!crew->error()) return;
+  const int64_t replica = team.block.begin + crew->failed_member();
+  if (team.has_other_processes())
+    for (const auto& group : {team.gradients, team.control}) group.abort(text("replica ", replica, " failed"));
+  rethrow_of_replica(replica, crew->error());
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/flat.h"
+#include "lockstep/core/peers.h"
+#include "lockstep/parallel/team.h"
+#include "parallel/crew.h"
+
+namespace lockstep::parallel {
+
+/// A network that all replicas share, as this process holds it.
+struct SharedNetwork {
+  std::vector<std::shared_ptr<torch::nn::Module>> networks;  // one a replica of this process
+  std::vector<std::string> names;                            // of the parameters, tied ones once
+  FlatBuffer weights;
+  std::vector<std::vector<at::Tensor>> parameters;  // [replica here][parameter]: leaves that alias the weights
+  std::vector<bool> has_optimizer;                  // a parameter
+};
+
+class OptimizerState;
+
+struct TeamState {
+  TeamOptions options;
+  Placement placement;
+  Span block;
+  at::Device device = at::kCPU;
+  int64_t permits = 1;
+  /// Gradients travel on one group and everything else on another: their operations interleave differently in
+  /// different processes.
+  comm::Group gradients;
+  comm::Group control;
+
+  // While run() runs.
+  std::unique_ptr<Crew> crew;
+  std::vector<std::unique_ptr<SharedNetwork>> networks;
+  std::vector<const void*> brought;  // by each member to the meeting that is under way
+  at::Tensor gathered;
+  std::shared_ptr<OptimizerState> made;
+
+  /// Crew::meet where every member brings something: `on_last` sees what all brought.
+  template <class T>
+  void meet(int64_t member, const char* what, const T& mine, const std::function<Job(std::span<const T* const>)>& on_last) {
+    brought[member] = &mine;
+    crew->meet(member, what, [&] {
+      std::vector<const T*> all;
+      for (const void* one : brought) all.push_back(static_cast<const T*>(one));
+      return on_last(all);
+    });
+  }
+
+  int64_t members() const { return block.size(); }
+  bool has_other_processes() const { return placement.processes() > 1; }
+
+  /// Sums one row a replica of this process, [members, n] float64, with all others' in the tree's order: [n].
+  at::Tensor sum_rows(const at::Tensor& rows, const comm::Group& group) const;
+  /// All rows of all processes, [replicas, n], from [members, n].
+  at::Tensor gather_rows(const at::Tensor& rows) const;
+};
+
+/// The replicas as one of them sees them, for synchronised batch norms and for Replica itself.
+class CrewPeers : public Peers {
+ public:
+  CrewPeers(TeamState& team, int64_t member) : team_(team), member_(member) {}
+  int64_t replica() const override { return team_.block.begin + member_; }
+  int64_t replicas() const override { return team_.placement.replicas(); }
+  at::Tensor all_gather(const at::Tensor& mine) override;
+
+ private:
+  TeamState& team_;
+  int64_t member_;
+};
+
+}  // namespace lockstep::parallel
