@@ -101,7 +101,7 @@ comm::ConnectOptions Selftest::connect_to(const std::string& backend, const std:
 int Selftest::run() {
   const auto chosen = options_.backend == "all" ? all_backends() : std::vector<std::string>{options_.backend};
   print(text("selftest: ", place_.size, place_.size == 1 ? " process" : " processes", " of ", threads_,
-             " threads (launcher: ", place_.launcher, ")"));
+             threads_ == 1 ? " thread" : " threads", " (launcher: ", place_.launcher, ")"));
   print("backend       ranks     checks  result");
   std::vector<std::pair<std::string, Outcome>> rows;
   bool failed = false;

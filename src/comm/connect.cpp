@@ -24,8 +24,8 @@ std::string choose_backend(const Environment& place) {
 std::string choices(const std::vector<std::string>& built) {
   if (built.empty()) return "a build with gloo, mpi or nccl: this one joins no processes";
   std::string joined = "auto";
-  for (const auto& name : built) joined += " or " + name;
-  return joined;
+  for (const auto& name : built) joined += (&name == &built.back() ? " or " : ", ") + name;
+  return joined + ", which this build has";
 }
 
 }  // namespace
