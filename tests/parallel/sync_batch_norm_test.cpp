@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/numerics.h"
 #include "parallel/batch_norm_operations.h"
 #include "support/thread_peers.h"
 
@@ -168,6 +169,7 @@ void expect_equal_to_joined(const Case& given) {
 }
 
 TEST(SyncBatchNorm, EqualsOneDeviceOnTheJoinedBatch) {
+  const ReplicaNumerics one_thread;
   const std::vector<std::vector<int64_t>> all_shares{{6},    {3, 3},    {5, 2},    {2, 3, 1},
                                                      {0, 4}, {4, 0, 2}, {1, 1, 1}, {2, 2, 2, 1, 0, 1, 1, 0}};
   for (const auto& shares : all_shares)
