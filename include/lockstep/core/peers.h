@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 namespace lockstep {
 
@@ -24,6 +26,19 @@ class Peers {
   /// everything. Waits for the others; all replicas call it the same number of times in a step, with the same n and
   /// dtype. Throws Error where they differ, CommError or the failed replica's error where one cannot come.
   virtual at::Tensor all_gather(const at::Tensor& mine) = 0;
+
+  /// Where one call of backward() runs the graphs of all replicas (one controller gathered their outputs), a node that
+  /// waited for its peers in its backward pass would wait for ever. There the replicas meet in the forward pass instead
+  /// and build one node over all of them, and autograd itself waits for all its gradients. False where each replica
+  /// calls backward() for itself.
+  virtual bool shares_backward() const { return false; }
+
+  /// Builds the output [i] of each replica i from what every replica brought, [replicas][n].
+  using Joint = std::function<std::vector<at::Tensor>(const std::vector<std::vector<at::Tensor>>& brought)>;
+
+  /// Calls `joint` once, on one replica's thread, when all have come, and returns this replica's output. Only for peers
+  /// that share their backward pass; waits and throws as all_gather does, or with joint's own error on every replica.
+  virtual at::Tensor meet(const std::vector<at::Tensor>& mine, const Joint& joint);
 };
 
 /// The peers of this thread's replica; null where no replica runs.

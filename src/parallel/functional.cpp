@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parallel/functional.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ThreadLocalState.h>
+#include <ATen/core/grad_mode.h>
+
+#include <exception>
+#include <thread>
+
+#include "lockstep/core/numerics.h"
+#include "lockstep/core/tree.h"
+#include "parallel/meeting.h"
+
+namespace lockstep::parallel {
+
+std::vector<at::Tensor> get_params(const std::vector<at::Tensor>& params, const Device& device) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& param : params)
+    copies.push_back(param.detach().to(param.options().device(device.torch()), /*non_blocking=*/false, /*copy=*/true));
+  for (at::Tensor& copy : copies) copy.requires_grad_();
+  return copies;
+}
+
+void all_reduce(std::vector<at::Tensor>& tensors) {
+  require(!tensors.empty(), "all_reduce", "there are no tensors, expected at least one");
+  for (const at::Tensor& tensor : tensors)
+    require(
+        tensor.defined() && tensor.sizes() == tensors[0].sizes() && tensor.scalar_type() == tensors[0].scalar_type(),
+        "all_reduce", "tensors differ in shape or dtype, expected the same: ", tensors[0].toString(), " ",
+        tensors[0].sizes(), " and ", tensor.toString(), " ", tensor.defined() ? tensor.sizes() : at::IntArrayRef());
+  const at::NoGradGuard no_grad;
+  const auto merge = [](at::Tensor& left, const at::Tensor& right) { left = left + right.to(left.device()); };
+  TreeAccumulator<at::Tensor, decltype(merge)> tree(static_cast<int64_t>(tensors.size()), merge);
+  for (int64_t i = 0; i < static_cast<int64_t>(tensors.size()); ++i) tree.push({i, i + 1}, tensors[i]);
+  for (const at::Tensor& tensor : tensors) tensor.copy_(tree.entries().front().value);
+}
+
+namespace detail {
+namespace {
+
+/// The error to report: the lowest replica's own one, rather than that another has failed.
+void rethrow_first(const std::vector<std::exception_ptr>& errors) {
+  std::optional<int64_t> first;
+  for (int64_t r = static_cast<int64_t>(errors.size()) - 1; r >= 0; --r) {
+    if (!errors[r]) continue;
+    try {
+      std::rethrow_exception(errors[r]);
+    } catch (const MeetingStopped&) {  // a consequence
+    } catch (...) {
+      first = r;
+    }
+  }
+  if (first) rethrow_of_replica(*first, errors[*first]);
+}
+
+}  // namespace
+
+void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
+  Meeting meeting(replicas);
+  const at::ThreadLocalState state;
+  std::vector<std::exception_ptr> errors(replicas);
+  const auto run = [&](int64_t r) {
+    try {
+      const at::ThreadLocalStateGuard as_caller(state);
+      const ReplicaNumerics numerics;
+      JointPeers peers(meeting, r);
+      const PeersScope scope(&peers);
+      body(r);
+      meeting.leave(r);
+    } catch (...) {
+      errors[r] = std::current_exception();
+      meeting.stop();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int64_t r = 0; r < replicas; ++r) threads.emplace_back(run, r);
+  }
+  rethrow_first(errors);
+}
+
+}  // namespace detail
+
+}  // namespace lockstep::parallel

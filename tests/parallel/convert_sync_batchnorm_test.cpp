@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/error.h"
+#include "lockstep/parallel/sync_batch_norm.h"
+#include "support/thread_peers.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using test::run_on_threads;
+
+struct NetImpl : torch::nn::Cloneable<NetImpl> {
+  NetImpl() { NetImpl::reset(); }
+  void reset() override {
+    first = register_module("first", torch::nn::BatchNorm2d(3));
+    body = register_module("body", torch::nn::Sequential(torch::nn::Conv2d(3, 3, 1), torch::nn::BatchNorm2d(3)));
+  }
+  at::Tensor forward(const at::Tensor& x) { return body->forward(first->forward(x)); }
+  torch::nn::BatchNorm2d first{nullptr};
+  torch::nn::Sequential body{nullptr};
+};
+TORCH_MODULE(Net);
+
+/// Whether the network sees its peers, told by one replica's output that changes with the other's input.
+bool is_synchronised(const std::function<Net()>& make) {
+  std::vector<at::Tensor> outputs(2);
+  run_on_threads(2, [&](int64_t r) {
+    const at::NoGradGuard no_grad;
+    Net net = make();
+    for (at::Tensor& parameter : net->parameters()) parameter.fill_(0.5);
+    const at::Tensor x = at::arange(24, at::kFloat).view({2, 3, 2, 2});
+    outputs[r] = net->forward(r == 0 ? x : x * x + 1);
+  });
+  const at::NoGradGuard no_grad;
+  Net alone;
+  for (at::Tensor& parameter : alone->parameters()) parameter.fill_(0.5);
+  return !at::allclose(outputs[0], alone->forward(at::arange(24, at::kFloat).view({2, 3, 2, 2})), 1e-3, 1e-3);
+}
+
+TEST(ConvertSyncBatchNorm, MarksNestedLayersAndLeavesOthersAlone) {
+  EXPECT_TRUE(is_synchronised([] {
+    Net net;
+    EXPECT_EQ(convert_sync_batchnorm(net), 2);
+    return net;
+  }));
+  EXPECT_FALSE(is_synchronised([] { return Net(); }));
+}
+
+TEST(ConvertSyncBatchNorm, MarksAreCopiedToClones) {
+  EXPECT_FALSE(is_synchronised([] {
+    Net net;
+    convert_sync_batchnorm(net);
+    return Net(std::dynamic_pointer_cast<NetImpl>(net->clone()));
+  }));
+  EXPECT_TRUE(is_synchronised([] {
+    Net net;
+    convert_sync_batchnorm(net);
+    auto clone = net->clone();
+    copy_marks(*net, *clone);
+    return Net(std::dynamic_pointer_cast<NetImpl>(clone));
+  }));
+}
+
+TEST(ConvertSyncBatchNorm, MarksDieWithTheirLayers) {
+  for (int i = 0; i < 300; ++i) {
+    Net net;
+    convert_sync_batchnorm(net);
+  }
+  EXPECT_FALSE(is_synchronised([] { return Net(); }));
+}
+
+TEST(ConvertSyncBatchNorm, AnUnmarkedLayerHasTorchsBits) {
+  Net marked;
+  convert_sync_batchnorm(marked);
+  torch::nn::BatchNorm2d layer(3);
+  const at::Tensor x = at::randn({4, 3, 5, 5}), mean = at::zeros(3), var = at::ones(3);
+  run_on_threads(2, [&](int64_t) {
+    const auto expected = at::native_batch_norm(x, layer->weight, layer->bias, {}, {}, true, 0.1, 1e-5);
+    EXPECT_TRUE(
+        at::equal(at::batch_norm(x, layer->weight, layer->bias, {}, {}, true, 0.1, 1e-5, true), std::get<0>(expected)));
+  });
+}
+
+TEST(ConvertSyncBatchNorm, EvaluationUsesTheRunningStatistics) {
+  run_on_threads(2, [&](int64_t r) {
+    torch::nn::BatchNorm2d layer(3), plain(3);
+    convert_sync_batchnorm(layer);
+    layer->eval();
+    plain->eval();
+    if (r == 1) return;  // nobody waits for this one
+    const at::Tensor x = at::randn({4, 3, 5, 5});
+    EXPECT_TRUE(at::equal(layer->forward(x), plain->forward(x)));
+    const c10::InferenceMode inference;
+    EXPECT_TRUE(at::equal(layer->forward(x), plain->forward(x)));
+  });
+}
+
+TEST(ConvertSyncBatchNorm, RefusesWhatCannotBeMarked) {
+  torch::nn::Sequential net(
+      torch::nn::ReLU(),
+      torch::nn::BatchNorm2d(torch::nn::BatchNormOptions(3).affine(false).track_running_stats(false)));
+  try {
+    convert_sync_batchnorm(net);
+    FAIL() << "converted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("layer '1' has neither"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
