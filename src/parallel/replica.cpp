@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/random_scope.h"
 #include "parallel/claim.h"
 #include "parallel/divergence.h"
 #include "parallel/optimizer_state.h"
@@ -53,6 +54,7 @@ std::shared_ptr<torch::nn::Module> Replica::share_module(std::shared_ptr<torch::
     team.networks.push_back(share_networks(team, std::move(networks), options));
     return {};
   });
+  begin_step();
   return team.networks.back()->networks[state_->member];
 }
 
@@ -119,11 +121,24 @@ StepResult Replica::step(Optimizer& optimizer) {
   const StepResult result = state.result();
   state.clear(mine.member);
   ++mine.steps;
+  begin_step();
   if (mine.watch_every > 0 && state.steps() % mine.watch_every == 0) compare(optimizer, mine.watch_buffers);
   return result;
 }
 
 int64_t Replica::steps() const { return state_->steps; }
+
+void Replica::set_steps(int64_t steps) {
+  require(steps >= 0, "set_steps", "steps is ", steps, ", expected 0 or more");
+  state_->steps = steps;
+  begin_step();
+}
+
+void Replica::begin_step() {
+  const RandomKey key{state_->team->options.seed, kStepDraws};
+  RandomScope::current()->begin(
+      key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
+}
 
 at::Tensor Replica::all_gather(const at::Tensor& mine) { return state_->peers.all_gather(mine); }
 

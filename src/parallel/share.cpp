@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/sync_batch_norm.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -38,7 +39,9 @@ void clone_common(std::vector<std::shared_ptr<Module>>& networks) {
     require(network != nullptr, "share", "the network is empty, expected a module");
     if (seen.insert(network.get()).second) continue;
     try {
-      network = network->clone();
+      const auto original = network;
+      network = original->clone();
+      copy_marks(*original, *network);
     } catch (const std::exception& error) {
       fail("share", "all replicas passed the same ", network->name(), ", which can't be cloned (", error.what(),
            "): make one inside run() for each replica, or derive it from torch::nn::Cloneable");

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/numerics.h"
+#include "lockstep/core/random_scope.h"
 #include "lockstep/core/reduce.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
@@ -157,7 +158,8 @@ void Team::run(const std::function<void(Replica&)>& body) const {
       try {
         const ReplicaNumerics numerics;
         CrewPeers peers(team, m);
-        const PeersScope scope(&peers);
+        const PeersScope peers_scope(&peers);
+        const RandomScope random_scope(RandomKey{team.options.seed, kSetupDraws});
         team.crew->enter(m);
         Replica me(state_, m);
         body(me);

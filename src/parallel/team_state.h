@@ -17,6 +17,9 @@
 
 namespace lockstep::parallel {
 
+/// What is drawn in a run: before the first network is shared, and in a step.
+inline constexpr uint64_t kSetupDraws = 1, kStepDraws = 2;
+
 /// A network that all replicas share, as this process holds it.
 struct SharedNetwork {
   std::vector<std::shared_ptr<torch::nn::Module>> networks;  // one a replica of this process

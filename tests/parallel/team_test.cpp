@@ -141,9 +141,10 @@ TEST(Team, GivesTheSameBitsOnAnyNumberOfThreads) {
 TEST(Team, AccumulatesOverMicroSteps) {
   const std::vector<Batch> batches{batch(16), batch(16)};
   const auto expected = train_alone(batches, 0.1);
+  const Net made = make();
   Weights got;
   Team::create({.replicas = 2, .devices = "cpu:2"}).run([&](Replica& me) {
-    auto net = me.share(make());
+    auto net = me.share(made);
     auto optimizer = me.optimizer(Sgd{.lr = 0.1, .momentum = 0.9});
     for (const Batch& all : batches) {
       const auto inputs = me.share_of(all.inputs), targets = me.share_of(all.targets);
@@ -177,6 +178,23 @@ TEST(Team, SharesOneStorageOfWeightsAndNoGradients) {
     EXPECT_EQ(weights[r], weights[0]);
     EXPECT_NE(modules[r], modules[0]);
   }
+}
+
+TEST(Team, MakesTheReplicasNetworksFromItsSeed) {
+  const auto weights = [](uint64_t seed) {
+    std::vector<Weights> out(3);
+    Team::create({.replicas = 3, .devices = "cpu:2", .seed = seed}).run([&](Replica& me) {
+      const Net mine;
+      out[me.number()] = copy(*mine);
+      me.share(mine);
+    });
+    expect_equal(out[1], out[0]);
+    expect_equal(out[2], out[0]);
+    return out[0];
+  };
+  const auto first = weights(1);
+  expect_equal(weights(1), first);
+  EXPECT_FALSE(torch::equal(weights(2)[0], first[0]));
 }
 
 TEST(Team, LeavesParametersAloneThatNoReplicaUsed) {
@@ -309,6 +327,7 @@ TEST(Team, ResumesFromItsState) {
   for (int64_t s = 0; s < 6; ++s) batches.push_back(batch(20, torch::kFloat));
   const auto whole = train(Team::create({.replicas = 4, .devices = "cpu:2"}), make(torch::kFloat), batches, Adam{.lr = 0.01});
   std::map<std::string, Tensor> state;
+  const Net made = make(torch::kFloat);
   Net middle = make(torch::kFloat);
   const auto part = [&](Replica& me, Net& net, Optimizer& optimizer, size_t begin, size_t end) {
     for (size_t s = begin; s < end; ++s)
@@ -316,7 +335,7 @@ TEST(Team, ResumesFromItsState) {
               optimizer, 5);
   };
   Team::create({.replicas = 4, .devices = "cpu:1"}).run([&](Replica& me) {
-    auto net = me.share(make(torch::kFloat));
+    auto net = me.share(made);
     auto optimizer = me.optimizer(Adam{.lr = 0.01});
     part(me, net, optimizer, 0, 3);
     if (me.number() == 0) {

@@ -82,8 +82,13 @@ class Replica {
   StepResult step(const at::Tensor& loss, Optimizer& optimizer, double weight = 1);
   /// Only the update, for gradients that backward() calls have left.
   StepResult step(Optimizer& optimizer);
-  /// The steps that this replica has made, with all its optimisers: what random layers are keyed by.
+
+  /// The steps made so far, with whatever optimiser. Random layers draw by (seed, step, replica, number of the draw in
+  /// the step), from the first share() on; before that, by (seed, number of the draw), so that the networks that the
+  /// replicas make are alike.
   int64_t steps() const;
+  /// For a run that goes on: the steps that it had made.
+  void set_steps(int64_t steps);
 
   /// Collective. The sum over all replicas of a small tensor, in float64 and in the tree's order; the same bits on each.
   at::Tensor sum(const at::Tensor& mine);
@@ -110,6 +115,7 @@ class Replica {
 
   void collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const;
   void compare(const Optimizer& optimizer, bool buffers);
+  void begin_step();
 
   struct State;
   std::unique_ptr<State> state_;

@@ -30,7 +30,8 @@ struct TeamOptions {
   comm::Group group{};
   /// How many replicas each process runs; empty: sizes differ by at most one. {3, 3, 2} is legal, so is {0, 8}.
   std::vector<int64_t> blocks{};
-  /// What random layers and initialisation inside run() draw from.
+  /// What random layers and initialisation inside run() draw from (core/random_scope.h): torch::manual_seed has no
+  /// effect there.
   uint64_t seed = 0;
   Order order = Order::canonical;
 };
