@@ -54,11 +54,20 @@ TEST(Allocator, AnUnknownWishIsAnError) {
 TEST(Allocator, OnceTunedAStepFindsTheMemoryOfTheStepsBefore) {
   if (tune_allocator() != AllocatorChoice::tuned) GTEST_SKIP() << "malloc is " << describe(tune_allocator());
   EXPECT_EQ(tune_allocator(), AllocatorChoice::tuned);
+  // Aligned blocks take a few rounds to find their places; how many depends on what else is in the heap. Untuned, every
+  // round maps the blocks past 32 MiB anew: 35,840 pages of 4 KiB.
   const auto check = [] {
-    for (int step = 0; step < 4; ++step) use_memory();  // aligned blocks take a few rounds to find their places
+    long faults = 0;
+    for (int step = 0; step < 20; ++step) {
+      const long before = page_faults();
+      use_memory();
+      faults = page_faults() - before;
+      if (step > 0 && faults < 1000) break;
+    }
+    EXPECT_LT(faults, 1000);
     const long before = page_faults();
     use_memory();
-    EXPECT_LT(page_faults() - before, 1000);  // anew, 161 MiB would be 41,216 pages of 4 KiB
+    EXPECT_LT(page_faults() - before, 1000);  // and that lasts
   };
   check();
   std::thread(check).join();
