@@ -28,7 +28,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 struct Load {
   int64_t replicas;
@@ -77,8 +79,8 @@ std::string replicas_command(const std::string& self, int64_t replicas, const ch
 std::string torch_command(int rank, int world, int threads, int64_t batch, const char* format) {
   static int port = 20000 + getpid() % 20000;
   if (rank == 0) ++port;
-  return text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_DDP_PEER "' ", rank, " ", world, " ", port, " ", threads, " ", batch, " ",
-              format);
+  return text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_DDP_PEER "' ", rank, " ", world, " ", port, " ", threads, " ", batch,
+              " ", format);
 }
 
 std::vector<Contender> contenders(const std::string& self, int64_t batch) {

@@ -10,8 +10,8 @@
 
 namespace lockstep::bench {
 
-/// A contender in processes of its own. Each process reads lines "STEPS", makes that many steps and, if it is the first,
-/// prints the seconds of one. It waits for the next line without using a processor.
+/// A contender in processes of its own. Each process reads lines "STEPS", makes that many steps and, if it is the
+/// first, prints the seconds of one. It waits for the next line without using a processor.
 class Peer {
  public:
   /// One process a command line; the shell's words.

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/device.h"
 
+#include "lockstep/comm/reduce.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::comm {
+
+void reduce_on(at::Device device, const TreeProgram& program, ReduceOp op, at::ScalarType dtype,
+               std::span<const std::byte* const> sources, std::span<std::byte* const> destinations, int64_t count,
+               int64_t divisor) {
+  if (device.is_cuda())
+    reduce_on_cuda(device.index(), program, op, dtype, sources, destinations, count, divisor);
+  else
+    reduce(program, op, dtype, sources, destinations, count, divisor);
+}
 
 void reduce_tensors(const TreeProgram& program, ReduceOp op, const TensorList& sources, const TensorList& destinations,
                     int64_t divisor) {
@@ -13,10 +23,7 @@ void reduce_tensors(const TreeProgram& program, ReduceOp op, const TensorList& s
   for (const auto& destination : destinations) to.push_back(static_cast<std::byte*>(destination.mutable_data_ptr()));
   LOCKSTEP_ASSERT(!destinations.empty());
   const at::Tensor& like = destinations[0];
-  if (like.is_cuda())
-    reduce_on_cuda(like.get_device(), program, op, like.scalar_type(), from, to, like.numel(), divisor);
-  else
-    reduce(program, op, like.scalar_type(), from, to, like.numel(), divisor);
+  reduce_on(like.device(), program, op, like.scalar_type(), from, to, like.numel(), divisor);
 }
 
 }  // namespace lockstep::comm

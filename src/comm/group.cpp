@@ -152,8 +152,8 @@ Work Group::all_reduce(const at::Tensor& tensor, ReduceOp op, CallOptions option
   return all_reduce(TensorList{tensor}, op, options);
 }
 
-Work Group::all_reduce_blocks(const Placement& placement, const TensorList& nodes, const at::Tensor& result, ReduceOp op,
-                              CallOptions options) const {
+Work Group::all_reduce_blocks(const Placement& placement, const TensorList& nodes, const at::Tensor& result,
+                              ReduceOp op, CallOptions options) const {
   constexpr const char* name = "all_reduce_blocks";
   require(placement.processes() == size(), name, "placement has ", placement.processes(), " blocks for ", size(),
           " ranks, expected one a rank");

@@ -49,7 +49,8 @@ std::vector<at::Tensor> unclaimed(const TeamState& team, int64_t member) {
   return out;
 }
 
-std::vector<OptimizedParameter> claim(const TeamState& team, std::span<const std::vector<ParameterGroup>* const> groups) {
+std::vector<OptimizedParameter> claim(const TeamState& team,
+                                      std::span<const std::vector<ParameterGroup>* const> groups) {
   const auto places = places_of(team, 0, *groups[0]);
   for (size_t m = 1; m < groups.size(); ++m)
     require(places_of(team, static_cast<int64_t>(m), *groups[m]) == places, "optimizer",
@@ -71,7 +72,8 @@ std::vector<OptimizedParameter> claim(const TeamState& team, std::span<const std
       parameter.group = static_cast<int64_t>(g);
       claimed.push_back(std::move(parameter));
     }
-  require(!claimed.empty(), "optimizer", "there is no parameter to update: expected a shared network with parameters "
+  require(!claimed.empty(), "optimizer",
+          "there is no parameter to update: expected a shared network with parameters "
           "that require a gradient and have no optimiser yet");
   return claimed;
 }

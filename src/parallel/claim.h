@@ -14,6 +14,7 @@ std::vector<at::Tensor> unclaimed(const TeamState& team, int64_t member);
 
 /// Takes the parameters of the groups, [replica here], for one optimiser. Throws Error where a tensor is no parameter
 /// of a shared network, has an optimiser already, or the replicas' groups differ.
-std::vector<OptimizedParameter> claim(const TeamState& team, std::span<const std::vector<ParameterGroup>* const> groups);
+std::vector<OptimizedParameter> claim(const TeamState& team,
+                                      std::span<const std::vector<ParameterGroup>* const> groups);
 
 }  // namespace lockstep::parallel

@@ -48,7 +48,9 @@ void Crew::release() noexcept {
   ++free_;
 }
 
-void Crew::enter(int64_t member) { acquire(member); }
+void Crew::enter(int64_t member) {
+  acquire(member);
+}
 
 void Crew::leave() {
   release();

@@ -39,8 +39,8 @@ at::Tensor hashes_of(const NamedTensors& tensors) {
   auto* out = hashes.mutable_data_ptr<int64_t>();
   for (const auto& [name, tensor] : tensors) {
     const auto bytes = tensor.detach().to(at::kCPU).contiguous();
-    *out++ = static_cast<int64_t>(hash_bytes(static_cast<const uint8_t*>(bytes.const_data_ptr()),
-                                             static_cast<int64_t>(bytes.nbytes())));
+    *out++ = static_cast<int64_t>(
+        hash_bytes(static_cast<const uint8_t*>(bytes.const_data_ptr()), static_cast<int64_t>(bytes.nbytes())));
   }
   return hashes;
 }

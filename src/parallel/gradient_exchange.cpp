@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "comm/device.h"
+#include "lockstep/comm/reduce.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::parallel {
@@ -115,8 +115,7 @@ std::vector<const std::byte*> GradientExchange::sources(const Piece& piece) cons
 
 void GradientExchange::add_up(const TreeProgram& program, at::ScalarType dtype, std::span<const std::byte* const> from,
                               std::span<std::byte* const> to, int64_t count) const {
-  if (team_.device.is_cpu()) return reduce(program, ReduceOp::sum, dtype, from, to, count);
-  comm::reduce_on_cuda(team_.device.index(), program, ReduceOp::sum, dtype, from, to, count, 1);
+  comm::reduce_on(team_.device, program, ReduceOp::sum, dtype, from, to, count);
 }
 
 void GradientExchange::post(int64_t index) {

@@ -15,10 +15,16 @@ void Optimizer::set_lr(double lr) {
   for (Rule& rule : rules_) set_learning_rate(rule, lr);
 }
 
-void Optimizer::schedule(std::function<double(int64_t)> factor) { schedule_ = std::move(factor); }
+void Optimizer::schedule(std::function<double(int64_t)> factor) {
+  schedule_ = std::move(factor);
+}
 
-int64_t Optimizer::steps() const { return state_ ? state_->steps() : 0; }
-double Optimizer::loss_scale() const { return state_ ? state_->loss_scale() : 1; }
+int64_t Optimizer::steps() const {
+  return state_ ? state_->steps() : 0;
+}
+double Optimizer::loss_scale() const {
+  return state_ ? state_->loss_scale() : 1;
+}
 
 std::map<std::string, at::Tensor> Optimizer::state_dict() const {
   require(state_ != nullptr, "state_dict", "the optimiser is empty, expected one made by Replica::optimizer");

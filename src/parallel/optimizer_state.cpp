@@ -37,8 +37,8 @@ at::Tensor flat(const at::Tensor& dense) {
 
 }  // namespace
 
-OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<OptimizedParameter> parameters, std::vector<Rule> rules,
-                               const OptimizerOptions& options)
+OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<OptimizedParameter> parameters,
+                               std::vector<Rule> rules, const OptimizerOptions& options)
     : team_(std::move(team)),
       options_(options),
       parameters_(std::move(parameters)),
@@ -51,7 +51,8 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
     const Rule& rule = rules_[parameter.group];
     has_norms_ |= needs_norms(rule, parameter.weight) || std::holds_alternative<Lamb>(rule);
     auto& state = state_.emplace_back();
-    for (size_t k = 0; k < state_names(rule).size(); ++k) state[k] = at::zeros({parameter.weight.numel()}, parameter.weight.options());
+    for (size_t k = 0; k < state_names(rule).size(); ++k)
+      state[k] = at::zeros({parameter.weight.numel()}, parameter.weight.options());
     if (const auto* adagrad = std::get_if<Adagrad>(&rule)) state[0].fill_(adagrad->initial_accumulator_value);
   }
   if (options_.initial_scale > 0) loss_scale_ = options_.initial_scale;
@@ -83,7 +84,8 @@ RuleSlice OptimizerState::slice(int64_t number) const {
 void OptimizerState::check_handles() const {
   for (const auto& contribution : contributions_) {
     const auto& mine = contribution.handle->rules();
-    require(std::ranges::equal(mine, contributions_[0].handle->rules(), [](const Rule& a, const Rule& b) { return a == b; }),
+    require(std::ranges::equal(mine, contributions_[0].handle->rules(),
+                               [](const Rule& a, const Rule& b) { return a == b; }),
             "step", "replicas have set different rules (learning rates ", learning_rate(mine[0]), " and ",
             learning_rate(contributions_[0].handle->rules()[0]), " in the first group), expected the same on all");
   }
@@ -121,14 +123,17 @@ Job OptimizerState::step() {
 Job OptimizerState::fused() {
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p])
-      numbers_[p] = numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, gradient_scale_, parameters_[p].weight);
-  return {static_cast<int64_t>(slices_.size()), [this](int64_t number) {
+      numbers_[p] =
+          numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, gradient_scale_, parameters_[p].weight);
+  return {static_cast<int64_t>(slices_.size()),
+          [this](int64_t number) {
             const Piece& piece = exchange_->plan().pieces[number];
             RuleSlice slice = slices_[number];
             const auto scratch = at::empty({piece.size()}, slice.weight.options());
             slice.gradient = exchange_->sum(number, scratch);
             if (used(piece)) apply(rule(piece), numbers_[piece.parameter], slice);
-          }, [this] { return finish(); }};
+          },
+          [this] { return finish(); }};
 }
 
 // Everything is done with this step's gradients, and no replica has begun the next step.
@@ -146,7 +151,8 @@ Job OptimizerState::finish() {
 }
 
 Job OptimizerState::staged() {
-  return {static_cast<int64_t>(slices_.size()), [this](int64_t piece) { add_piece(piece); }, [this] { return judge(); }};
+  return {static_cast<int64_t>(slices_.size()), [this](int64_t piece) { add_piece(piece); },
+          [this] { return judge(); }};
 }
 
 void OptimizerState::add_piece(int64_t number) {
@@ -193,24 +199,29 @@ Job OptimizerState::judge() {
       options_.clip_norm > 0 && norm > options_.clip_norm ? options_.clip_norm / (norm + 1e-6) : 1;
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p])
-      numbers_[p] = numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, coefficient, parameters_[p].weight);
+      numbers_[p] =
+          numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, coefficient, parameters_[p].weight);
   const auto count = static_cast<int64_t>(slices_.size());
   const auto update = [this, count]() -> Job {
     for (size_t p = 0; has_norms_ && p < parameters_.size(); ++p)
       if (const Rule& rule = rules_[parameters_[p].group]; used_[p] && needs_norms(rule, parameters_[p].weight))
         numbers_[p] = with_norms(rule, numbers_[p], norms_of(static_cast<int64_t>(p)));
-    return {count, [this](int64_t number) {
+    return {count,
+            [this](int64_t number) {
               const Piece& piece = exchange_->plan().pieces[number];
               if (used(piece)) apply(rule(piece), numbers_[piece.parameter], slices_[number]);
               slices_[number].gradient.reset();
-            }, [this] { return finish(); }};
+            },
+            [this] { return finish(); }};
   };
-  return {count, [this](int64_t number) {
+  return {count,
+          [this](int64_t number) {
             const Piece& piece = exchange_->plan().pieces[number];
             if (!std::holds_alternative<Lamb>(rule(piece)) || !used(piece)) return;
             prepare(rule(piece), numbers_[piece.parameter], slices_[number]);
             norms_[number].direction = sum_squares(slices_[number].gradient);
-          }, update};
+          },
+          update};
 }
 
 void OptimizerState::clear(int64_t member) {
@@ -255,7 +266,8 @@ void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& st
     auto& parameter = parameters_[p];
     const auto names = state_names(rules_[parameter.group]);
     for (size_t k = 0; k < names.size(); ++k)
-      state_[p][k].as_strided(parameter.weight.sizes(), parameter.weight.strides())
+      state_[p][k]
+          .as_strided(parameter.weight.sizes(), parameter.weight.strides())
           .copy_(state.at(parameter.name + "." + names[k]));
     parameter.updates = state.at(parameter.name + ".step").item<int64_t>();
   }

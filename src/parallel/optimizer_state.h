@@ -64,8 +64,8 @@ class OptimizerState {
   bool used(const Piece& piece) const { return used_[piece.parameter]; }
   const Rule& rule(const Piece& piece) const { return rules_[parameters_[piece.parameter].group]; }
 
-  Job fused();                   // addition and update in one pass
-  Job staged();                  // addition; what needs all gradients; update
+  Job fused();   // addition and update in one pass
+  Job staged();  // addition; what needs all gradients; update
   void add_piece(int64_t piece);
   Job judge();
   TensorNorms norms_of(int64_t parameter) const;

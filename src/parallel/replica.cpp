@@ -31,9 +31,15 @@ Replica::Replica(std::shared_ptr<TeamState> team, int64_t member)
 
 Replica::~Replica() = default;
 
-int64_t Replica::number() const { return state_->team->block.begin + state_->member; }
-int64_t Replica::replicas() const { return state_->team->placement.replicas(); }
-at::Device Replica::device() const { return state_->team->device; }
+int64_t Replica::number() const {
+  return state_->team->block.begin + state_->member;
+}
+int64_t Replica::replicas() const {
+  return state_->team->placement.replicas();
+}
+at::Device Replica::device() const {
+  return state_->team->device;
+}
 
 Span Replica::share_of(int64_t examples) const {
   return Placement::even(examples, replicas()).block(number());
@@ -126,7 +132,9 @@ StepResult Replica::step(Optimizer& optimizer) {
   return result;
 }
 
-int64_t Replica::steps() const { return state_->steps; }
+int64_t Replica::steps() const {
+  return state_->steps;
+}
 
 void Replica::set_steps(int64_t steps) {
   require(steps >= 0, "set_steps", "steps is ", steps, ", expected 0 or more");
@@ -136,15 +144,16 @@ void Replica::set_steps(int64_t steps) {
 
 void Replica::begin_step() {
   const RandomKey key{state_->team->options.seed, kStepDraws};
-  RandomScope::current()->begin(
-      key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
+  RandomScope::current()->begin(key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
 }
 
-at::Tensor Replica::all_gather(const at::Tensor& mine) { return state_->peers.all_gather(mine); }
+at::Tensor Replica::all_gather(const at::Tensor& mine) {
+  return state_->peers.all_gather(mine);
+}
 
 at::Tensor Replica::sum(const at::Tensor& mine) {
   const auto rows = all_gather(mine.detach().to(at::kCPU, at::kDouble).flatten());
-  TreeAccumulator<at::Tensor, void (*)(at::Tensor&, at::Tensor&&)> tree(
+  TreeAccumulator<at::Tensor, void (*)(at::Tensor&, at::Tensor &&)> tree(
       replicas(), [](at::Tensor& left, at::Tensor&& right) { left.add_(right); });
   for (int64_t r = 0; r < replicas(); ++r) tree.push({r, r + 1}, rows[r].clone());
   return tree.entries()[0].value.view(mine.sizes());

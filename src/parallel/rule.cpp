@@ -22,26 +22,42 @@ struct Number {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
-Number rate(double lr) { return {"lr", lr, 0, kAny}; }
-Number decay(double value) { return {"weight_decay", value, 0, kAny}; }
-Number eps(double value) { return {"eps", value, 0, kAny}; }
-Number beta(const char* name, double value) { return {name, value, 0, 1}; }
-Number momentum(double value) { return {"momentum", value, 0, kAny}; }
+Number rate(double lr) {
+  return {"lr", lr, 0, kAny};
+}
+Number decay(double value) {
+  return {"weight_decay", value, 0, kAny};
+}
+Number eps(double value) {
+  return {"eps", value, 0, kAny};
+}
+Number beta(const char* name, double value) {
+  return {name, value, 0, 1};
+}
+Number momentum(double value) {
+  return {"momentum", value, 0, kAny};
+}
 
 std::vector<Number> numbers(const Rule& rule) {
   return std::visit(
       Overloaded{
           [](const Sgd& r) -> std::vector<Number> {
-            return {rate(r.lr), momentum(r.momentum), {"dampening", r.dampening, -kAny, kAny}, decay(r.weight_decay),
+            return {rate(r.lr),
+                    momentum(r.momentum),
+                    {"dampening", r.dampening, -kAny, kAny},
+                    decay(r.weight_decay),
                     {"nesterov", double(r.nesterov), 0, 2}};
           },
           [](const RmsProp& r) -> std::vector<Number> {
-            return {rate(r.lr), {"alpha", r.alpha, 0, kAny}, eps(r.eps), decay(r.weight_decay), momentum(r.momentum),
-                    {"centered", double(r.centered), 0, 2}};
+            return {rate(r.lr),           {"alpha", r.alpha, 0, kAny},           eps(r.eps), decay(r.weight_decay),
+                    momentum(r.momentum), {"centered", double(r.centered), 0, 2}};
           },
           [](const Adagrad& r) -> std::vector<Number> {
-            return {rate(r.lr), {"lr_decay", r.lr_decay, 0, kAny}, decay(r.weight_decay),
-                    {"initial_accumulator_value", r.initial_accumulator_value, 0, kAny}, eps(r.eps)};
+            return {rate(r.lr),
+                    {"lr_decay", r.lr_decay, 0, kAny},
+                    decay(r.weight_decay),
+                    {"initial_accumulator_value", r.initial_accumulator_value, 0, kAny},
+                    eps(r.eps)};
           },
           [](const Lars& r) -> std::vector<Number> {
             return {rate(r.lr), momentum(r.momentum), decay(r.weight_decay), {"trust", r.trust, 0, kAny}, eps(r.eps)};
@@ -50,8 +66,8 @@ std::vector<Number> numbers(const Rule& rule) {
             return {rate(r.lr), beta("beta1", r.beta1), beta("beta2", r.beta2), eps(r.eps), decay(r.weight_decay)};
           },
           [](const auto& r) -> std::vector<Number> {  // Adam, AdamW
-            return {rate(r.lr), beta("beta1", r.beta1), beta("beta2", r.beta2), eps(r.eps), decay(r.weight_decay),
-                    {"amsgrad", double(r.amsgrad), 0, 2}};
+            return {rate(r.lr), beta("beta1", r.beta1), beta("beta2", r.beta2),
+                    eps(r.eps), decay(r.weight_decay),  {"amsgrad", double(r.amsgrad), 0, 2}};
           }},
       rule);
 }
@@ -75,7 +91,9 @@ std::vector<std::string> state_names(const Rule& rule) {
                    return r.momentum > 0 ? Names{"square_avg", "momentum_buffer"} : Names{"square_avg"};
                  },
                  [](const Adagrad&) { return Names{"sum"}; },
-                 [](const Lamb&) { return Names{"exp_avg", "exp_avg_sq"}; },
+                 [](const Lamb&) {
+                   return Names{"exp_avg", "exp_avg_sq"};
+                 },
                  [](const auto& r) {
                    return r.amsgrad ? Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} : Names{"exp_avg", "exp_avg_sq"};
                  }},

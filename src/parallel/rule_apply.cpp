@@ -12,7 +12,9 @@ namespace lockstep::parallel {
 namespace {
 
 // Only tensors that are neither bias nor norm are scaled by their norms.
-bool is_matrix(const at::Tensor& weight) { return weight.dim() > 1; }
+bool is_matrix(const at::Tensor& weight) {
+  return weight.dim() > 1;
+}
 
 void set_adam(RuleNumbers& n, double lr, double beta1, double beta2, double eps, int64_t step) {
   n.beta1 = beta1;
@@ -74,10 +76,9 @@ RuleSpan<T> span_of(const RuleSlice& slice) {
   return span;
 }
 
-#define LOCKSTEP_CALL(kernel)                                                            \
-  (slice.weight.scalar_type() == at::kFloat                                              \
-       ? LOCKSTEP_SELECT_ISA(kernel##_float)(span_of<float>(slice), numbers)             \
-       : LOCKSTEP_SELECT_ISA(kernel##_double)(span_of<double>(slice), numbers))
+#define LOCKSTEP_CALL(kernel)                                                                                     \
+  (slice.weight.scalar_type() == at::kFloat ? LOCKSTEP_SELECT_ISA(kernel##_float)(span_of<float>(slice), numbers) \
+                                            : LOCKSTEP_SELECT_ISA(kernel##_double)(span_of<double>(slice), numbers))
 
 bool has_kernel(const at::Tensor& tensor) {
   return tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);

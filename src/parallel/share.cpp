@@ -51,14 +51,15 @@ void clone_common(std::vector<std::shared_ptr<Module>>& networks) {
 
 bool has_convolutions(const Module& network) {
   for (const auto& module : network.modules())
-    if (module->as<torch::nn::Conv2d>() || module->as<torch::nn::Conv3d>() || module->as<torch::nn::ConvTranspose2d>() ||
-        module->as<torch::nn::ConvTranspose3d>())
+    if (module->as<torch::nn::Conv2d>() || module->as<torch::nn::Conv3d>() ||
+        module->as<torch::nn::ConvTranspose2d>() || module->as<torch::nn::ConvTranspose3d>())
       return true;
   return false;
 }
 
 at::MemoryFormat format_of(const Module& network, MemoryFormat format) {
-  const bool last = format == MemoryFormat::automatic ? has_convolutions(network) : format == MemoryFormat::channels_last;
+  const bool last =
+      format == MemoryFormat::automatic ? has_convolutions(network) : format == MemoryFormat::channels_last;
   return last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
@@ -68,8 +69,9 @@ void check_alike(const Parameters& mine, const Parameters& first) {
   for (size_t p = 0; p < mine.tensors.size(); ++p)
     require(mine.tensors[p].sizes() == first.tensors[p].sizes() &&
                 mine.tensors[p].scalar_type() == first.tensors[p].scalar_type(),
-            "share", mine.names[p], " is ", mine.tensors[p].scalar_type(), mine.tensors[p].sizes(), " on one replica and ",
-            first.tensors[p].scalar_type(), first.tensors[p].sizes(), " on another, expected the same on all");
+            "share", mine.names[p], " is ", mine.tensors[p].scalar_type(), mine.tensors[p].sizes(),
+            " on one replica and ", first.tensors[p].scalar_type(), first.tensors[p].sizes(),
+            " on another, expected the same on all");
 }
 
 void copy_buffers(const Module& from, const Module& to) {

@@ -128,10 +128,18 @@ Team Team::create(const TeamOptions& options) {
   return Team(state);
 }
 
-int64_t Team::replicas() const { return state_->placement.replicas(); }
-Span Team::block() const { return state_->block; }
-const Placement& Team::placement() const { return state_->placement; }
-const comm::Group& Team::group() const { return state_->options.group; }
+int64_t Team::replicas() const {
+  return state_->placement.replicas();
+}
+Span Team::block() const {
+  return state_->block;
+}
+const Placement& Team::placement() const {
+  return state_->placement;
+}
+const comm::Group& Team::group() const {
+  return state_->options.group;
+}
 
 std::string Team::describe() const {
   const TeamState& team = *state_;
@@ -143,7 +151,8 @@ std::string Team::describe() const {
     out += ")";
   }
   const int64_t here = std::min(team.permits, team.members());
-  return out + (team.device.is_cpu() ? text(" on ", here, here == 1 ? " thread" : " threads") : text(" on ", team.device)) +
+  return out +
+         (team.device.is_cpu() ? text(" on ", here, here == 1 ? " thread" : " threads") : text(" on ", team.device)) +
          (team.has_other_processes() ? " here" : "");
 }
 

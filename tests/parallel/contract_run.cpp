@@ -96,13 +96,13 @@ State load(torch::serialize::InputArchive& archive, const State& like) {
 void train(const std::string& name, const Options& options, const comm::Group& group) {
   const auto task = make_task(name);
   const bool ring = options.contains("--order");
-  const auto team = parallel::Team::create({.replicas = std::stoll(options.at("--replicas")),
-                                            .devices = "cpu:" + options.at("--threads"),
-                                            .group = group,
-                                            .blocks = options.contains("--blocks") ? numbers(options.at("--blocks"))
-                                                                                   : std::vector<int64_t>{},
-                                            .seed = 7,
-                                            .order = ring ? parallel::Order::ring : parallel::Order::canonical});
+  const auto team = parallel::Team::create(
+      {.replicas = std::stoll(options.at("--replicas")),
+       .devices = "cpu:" + options.at("--threads"),
+       .group = group,
+       .blocks = options.contains("--blocks") ? numbers(options.at("--blocks")) : std::vector<int64_t>{},
+       .seed = 7,
+       .order = ring ? parallel::Order::ring : parallel::Order::canonical});
   team.run([&](parallel::Replica& me) {
     auto made = task->network();
     parallel::convert_sync_batchnorm(*made);
@@ -123,7 +123,8 @@ void train(const std::string& name, const Options& options, const comm::Group& g
       const int64_t shift = std::stoll(options.at("--rotate")) * inputs.size(0) / me.replicas();
       inputs = me.share_of(inputs.roll(shift, 0)).clone();
       targets = me.share_of(targets.roll(shift, 0)).clone();
-      const auto result = me.step(task->loss(*network, inputs, targets), optimizer, static_cast<double>(inputs.size(0)));
+      const auto result =
+          me.step(task->loss(*network, inputs, targets), optimizer, static_cast<double>(inputs.size(0)));
       if (me.number() == 0) std::fprintf(stderr, "step %ld: loss %.9g\n", static_cast<long>(step), result.loss);
     }
     me.watch_divergence(optimizer, 0, true);

@@ -11,7 +11,9 @@ namespace {
 using torch::Tensor;
 namespace nn = torch::nn;
 
-at::Generator generator(int64_t number) { return at::detail::createCPUGenerator(static_cast<uint64_t>(number)); }
+at::Generator generator(int64_t number) {
+  return at::detail::createCPUGenerator(static_cast<uint64_t>(number));
+}
 
 struct LeNet : nn::Cloneable<LeNet> {
   LeNet() { reset(); }
@@ -53,21 +55,21 @@ struct BasicBlock : nn::Cloneable<BasicBlock> {
   nn::Sequential downsample{nullptr};
 };
 
-// ResNet-18 with a quarter of the channels.
+// ResNet-18 with an eighth of the channels.
 struct ResNet18 : nn::Cloneable<ResNet18> {
   ResNet18() { reset(); }
   void reset() override {
     layers = register_module("layers", nn::Sequential());
-    layers->push_back(nn::Conv2d(nn::Conv2dOptions(3, 16, 3).padding(1).bias(false)));
-    layers->push_back(nn::BatchNorm2d(16));
+    layers->push_back(nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1).bias(false)));
+    layers->push_back(nn::BatchNorm2d(8));
     layers->push_back(nn::ReLU());
-    int64_t in = 16;
-    for (const int64_t out : {16, 32, 64, 128})
+    int64_t in = 8;
+    for (const int64_t out : {8, 16, 32, 64})
       for (int block = 0; block < 2; ++block) {
-        layers->push_back(BasicBlock(in, out, block == 0 && out > 16 ? 2 : 1));
+        layers->push_back(BasicBlock(in, out, block == 0 && out > 8 ? 2 : 1));
         in = out;
       }
-    fc = register_module("fc", nn::Linear(128, 10));
+    fc = register_module("fc", nn::Linear(64, 10));
   }
   Tensor forward(const Tensor& x) { return fc(layers->forward(x).mean({2, 3})); }
   nn::Sequential layers{nullptr};
@@ -113,9 +115,10 @@ struct Transformer : nn::Cloneable<Transformer> {
   void reset() override {
     embedding = register_module("embedding", nn::Embedding(kTokens, 32));
     encoder = register_module(
-        "encoder", nn::TransformerEncoder(nn::TransformerEncoderLayer(
-                                              nn::TransformerEncoderLayerOptions(32, 4).dim_feedforward(64).dropout(0.1)),
-                                          2));
+        "encoder",
+        nn::TransformerEncoder(
+            nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(32, 4).dim_feedforward(64).dropout(0.1)),
+            2));
   }
   Tensor forward(const Tensor& tokens) {
     return torch::matmul(encoder(embedding(tokens).transpose(0, 1)), embedding->weight.t()).transpose(0, 1);

@@ -98,16 +98,19 @@ void expect_torchs_bits(const Rule& rule, const Options& options) {
 }
 
 // torch's square root of many numbers is MKL's and off by one bit for every sixth; ours is rounded correctly. So one
-// float32 step agrees nearly to that bit, and five float64 steps, which feed it back, to far less than a float32 rounding.
+// float32 step agrees nearly to that bit, and five float64 steps, which feed it back, to far less than a float32
+// rounding.
 template <class Options>
 void expect_torchs_values(const Rule& rule, const Options& options) {
-  for (const auto& [dtype, steps, tolerance] : {std::tuple(torch::kFloat, 1, 1e-6), std::tuple(torch::kDouble, 5, 1e-11)}) {
+  for (const auto& [dtype, steps, tolerance] :
+       {std::tuple(torch::kFloat, 1, 1e-6), std::tuple(torch::kDouble, 5, 1e-11)}) {
     const Data from = data(dtype);
     const auto expected = with_torch(options, from, steps), got = with_lockstep(rule, from, steps);
     ASSERT_EQ(got.size(), expected.size());
     for (size_t p = 0; p < got.size(); ++p)
       EXPECT_TRUE(torch::allclose(got[p], expected[p], tolerance, tolerance))
-          << "parameter " << p << ", " << steps << " steps: " << (got[p] - expected[p]).abs().max().template item<double>();
+          << "parameter " << p << ", " << steps
+          << " steps: " << (got[p] - expected[p]).abs().max().template item<double>();
   }
 }
 
@@ -125,7 +128,7 @@ TEST(Rules, AdamHasTorchsValues) {
   using O = torch::optim::AdamOptions;
   expect_torchs_values(Adam{.lr = 0.1}, O(0.1));
   expect_torchs_values(Adam{.lr = 0.1, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 1e-2},
-                     O(0.1).betas({0.8, 0.95}).weight_decay(1e-2));
+                       O(0.1).betas({0.8, 0.95}).weight_decay(1e-2));
   expect_torchs_values(Adam{.lr = 0.1, .amsgrad = true}, O(0.1).amsgrad(true));
 }
 
@@ -138,7 +141,8 @@ TEST(Rules, AdamWHasTorchsValues) {
 TEST(Rules, RmsPropHasTorchsValues) {
   using O = torch::optim::RMSpropOptions;
   expect_torchs_values(RmsProp{.lr = 0.1}, O(0.1));
-  expect_torchs_values(RmsProp{.lr = 0.1, .weight_decay = 1e-2, .momentum = 0.9}, O(0.1).weight_decay(1e-2).momentum(0.9));
+  expect_torchs_values(RmsProp{.lr = 0.1, .weight_decay = 1e-2, .momentum = 0.9},
+                       O(0.1).weight_decay(1e-2).momentum(0.9));
   expect_torchs_values(RmsProp{.lr = 0.1, .centered = true}, O(0.1).centered(true));
 }
 
@@ -146,7 +150,7 @@ TEST(Rules, AdagradHasTorchsValues) {
   using O = torch::optim::AdagradOptions;
   expect_torchs_values(Adagrad{.lr = 0.1}, O(0.1));
   expect_torchs_values(Adagrad{.lr = 0.1, .lr_decay = 0.1, .weight_decay = 1e-2, .initial_accumulator_value = 0.5},
-                     O(0.1).lr_decay(0.1).weight_decay(1e-2).initial_accumulator_value(0.5));
+                       O(0.1).lr_decay(0.1).weight_decay(1e-2).initial_accumulator_value(0.5));
 }
 
 Tensor gradient_of(const Tensor& weight, const std::function<Tensor(Tensor)>& loss) {

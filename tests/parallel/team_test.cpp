@@ -149,7 +149,8 @@ TEST(Team, AccumulatesOverMicroSteps) {
     for (const Batch& all : batches) {
       const auto inputs = me.share_of(all.inputs), targets = me.share_of(all.targets);
       const auto loss = [&](int64_t begin, int64_t end) {
-        return torch::nn::functional::cross_entropy(net->forward(inputs.slice(0, begin, end)), targets.slice(0, begin, end));
+        return torch::nn::functional::cross_entropy(net->forward(inputs.slice(0, begin, end)),
+                                                    targets.slice(0, begin, end));
       };
       me.backward(loss(0, 3), optimizer, 3);
       me.backward(loss(3, 5), optimizer, 2);
@@ -268,14 +269,16 @@ TEST(Team, NamesTheReplicaThatFailed) {
 
 TEST(Team, TurnsDifferentCallsIntoAnError) {
   const auto team = Team::create({.replicas = 2, .devices = "cpu:2"});
-  EXPECT_THAT([&] {
-    team.run([](Replica& me) { me.number() == 0 ? me.barrier() : (void)me.all_gather(torch::zeros({1})); });
-  }, ThrowsMessage<ReplicaError>(HasSubstr("expected the same calls in the same order on every replica")));
-  EXPECT_THAT([&] {
-    team.run([](Replica& me) {
-      if (me.number() == 0) me.barrier();
-    });
-  }, ThrowsMessage<ReplicaError>(HasSubstr("1 replica has returned while others wait in this call")));
+  EXPECT_THAT(
+      [&] { team.run([](Replica& me) { me.number() == 0 ? me.barrier() : (void)me.all_gather(torch::zeros({1})); }); },
+      ThrowsMessage<ReplicaError>(HasSubstr("expected the same calls in the same order on every replica")));
+  EXPECT_THAT(
+      [&] {
+        team.run([](Replica& me) {
+          if (me.number() == 0) me.barrier();
+        });
+      },
+      ThrowsMessage<ReplicaError>(HasSubstr("1 replica has returned while others wait in this call")));
 }
 
 TEST(Team, SaysWhatIsWrongWithItsOptions) {
@@ -325,13 +328,15 @@ TEST(Team, LeavesOutStepsWhoseGradientsAreNotFinite) {
 TEST(Team, ResumesFromItsState) {
   std::vector<Batch> batches;
   for (int64_t s = 0; s < 6; ++s) batches.push_back(batch(20, torch::kFloat));
-  const auto whole = train(Team::create({.replicas = 4, .devices = "cpu:2"}), make(torch::kFloat), batches, Adam{.lr = 0.01});
+  const auto whole =
+      train(Team::create({.replicas = 4, .devices = "cpu:2"}), make(torch::kFloat), batches, Adam{.lr = 0.01});
   std::map<std::string, Tensor> state;
   const Net made = make(torch::kFloat);
   Net middle = make(torch::kFloat);
   const auto part = [&](Replica& me, Net& net, Optimizer& optimizer, size_t begin, size_t end) {
     for (size_t s = begin; s < end; ++s)
-      me.step(torch::nn::functional::cross_entropy(net->forward(me.share_of(batches[s].inputs)), me.share_of(batches[s].targets)),
+      me.step(torch::nn::functional::cross_entropy(net->forward(me.share_of(batches[s].inputs)),
+                                                   me.share_of(batches[s].targets)),
               optimizer, 5);
   };
   Team::create({.replicas = 4, .devices = "cpu:1"}).run([&](Replica& me) {
@@ -358,14 +363,16 @@ TEST(Team, ResumesFromItsState) {
 }
 
 TEST(Team, RefusesParametersThatCameLater) {
-  EXPECT_THAT([] {
-    Team::create({.devices = "cpu:1"}).run([](Replica& me) {
-      auto net = me.share(make());
-      auto optimizer = me.optimizer(Sgd{});
-      net->register_parameter("late", torch::zeros({2}));
-      me.step(net->forward(batch(2).inputs).sum(), optimizer);
-    });
-  }, ThrowsMessage<ReplicaError>(HasSubstr("register every parameter before share()")));
+  EXPECT_THAT(
+      [] {
+        Team::create({.devices = "cpu:1"}).run([](Replica& me) {
+          auto net = me.share(make());
+          auto optimizer = me.optimizer(Sgd{});
+          net->register_parameter("late", torch::zeros({2}));
+          me.step(net->forward(batch(2).inputs).sum(), optimizer);
+        });
+      },
+      ThrowsMessage<ReplicaError>(HasSubstr("register every parameter before share()")));
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ class Replica {
   template <class Network>
   std::shared_ptr<Network> share(std::shared_ptr<Network> network, const ShareOptions& options = {});
   template <class Holder>
-  Holder share(Holder network, const ShareOptions& options = {})
-    requires std::derived_from<typename Holder::ContainedType, torch::nn::Module>;
+  Holder share(Holder network, const ShareOptions& options = {}) requires
+      std::derived_from<typename Holder::ContainedType, torch::nn::Module>;
 
   /// Collective. Updates the parameters of all networks shared so far that have no optimiser yet and require a
   /// gradient, or those of the groups. Throws Error where there is none, or one is not of a shared network.
@@ -90,7 +90,8 @@ class Replica {
   /// For a run that goes on: the steps that it had made.
   void set_steps(int64_t steps);
 
-  /// Collective. The sum over all replicas of a small tensor, in float64 and in the tree's order; the same bits on each.
+  /// Collective. The sum over all replicas of a small tensor, in float64 and in the tree's order; the same bits on
+  /// each.
   at::Tensor sum(const at::Tensor& mine);
   /// Collective. [n] of each replica: [R, n].
   at::Tensor all_gather(const at::Tensor& mine);
@@ -127,9 +128,8 @@ std::shared_ptr<Network> Replica::share(std::shared_ptr<Network> network, const 
 }
 
 template <class Holder>
-Holder Replica::share(Holder network, const ShareOptions& options)
-  requires std::derived_from<typename Holder::ContainedType, torch::nn::Module>
-{
+Holder Replica::share(Holder network, const ShareOptions& options) requires
+    std::derived_from<typename Holder::ContainedType, torch::nn::Module> {
   return Holder(share(network.ptr(), options));
 }
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 /// Update rules: what an optimiser does to a weight, given its gradient. Plain values; `Replica::optimizer` puts one to
-/// work. Formulas, names and defaults are torch::optim's where it has the rule. With one replica Sgd gives torch's bits;
-/// rules with a square root differ from torch's in the last bit here and there, since torch takes it from MKL, which
-/// does not round it correctly (17 % of float32 roots are off by one unit in the last place), and ours does.
+/// work. Formulas, names and defaults are torch::optim's where it has the rule. With one replica Sgd gives torch's
+/// bits; rules with a square root differ from torch's in the last bit here and there, since torch takes it from MKL,
+/// which does not round it correctly (17 % of float32 roots are off by one unit in the last place), and ours does.
 namespace lockstep::parallel {
 
 struct Sgd {

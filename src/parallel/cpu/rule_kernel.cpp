@@ -7,22 +7,34 @@ namespace lockstep::parallel::LOCKSTEP_ISA {
 namespace {
 
 #if defined(__FMA__)
-inline float add_product(float sum, float a, float b) { return __builtin_fmaf(a, b, sum); }
-inline double add_product(double sum, double a, double b) { return __builtin_fma(a, b, sum); }
+inline float add_product(float sum, float a, float b) {
+  return __builtin_fmaf(a, b, sum);
+}
+inline double add_product(double sum, double a, double b) {
+  return __builtin_fma(a, b, sum);
+}
 #else
-inline float add_product(float sum, float a, float b) { return sum + a * b; }
-inline double add_product(double sum, double a, double b) { return sum + a * b; }
+inline float add_product(float sum, float a, float b) {
+  return sum + a * b;
+}
+inline double add_product(double sum, double a, double b) {
+  return sum + a * b;
+}
 #endif
-inline float root(float x) { return __builtin_sqrtf(x); }
-inline double root(double x) { return __builtin_sqrt(x); }
+inline float root(float x) {
+  return __builtin_sqrtf(x);
+}
+inline double root(double x) {
+  return __builtin_sqrt(x);
+}
 
 // The pointers of a span never overlap.
-#define LOCKSTEP_SPAN(T)                                \
-  T* __restrict weight = span.weight;                   \
-  const T* __restrict gradient = span.gradient;         \
-  const int64_t count = span.count;                     \
-  const T scale = static_cast<T>(n.gradient_scale);     \
-  const T decay = static_cast<T>(n.weight_decay);       \
+#define LOCKSTEP_SPAN(T)                            \
+  T* __restrict weight = span.weight;               \
+  const T* __restrict gradient = span.gradient;     \
+  const int64_t count = span.count;                 \
+  const T scale = static_cast<T>(n.gradient_scale); \
+  const T decay = static_cast<T>(n.weight_decay);   \
   const T step = static_cast<T>(-n.step_size)
 
 template <class T, bool kNesterov>
@@ -165,7 +177,8 @@ double sum_squares(const T* values, int64_t count) {
       const double x = static_cast<double>(values[i + lane]);
       sums[lane] += x * x;
     }
-  for (int lane = 0; i < count; ++i, ++lane) sums[lane] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (int lane = 0; i < count; ++i, ++lane)
+    sums[lane] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   for (int width = kLanes / 2; width > 0; width /= 2)
     for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
   return sums[0];
@@ -173,14 +186,28 @@ double sum_squares(const T* values, int64_t count) {
 
 }  // namespace
 
-#define LOCKSTEP_DEFINE(T, suffix)                                                                              \
-  void sgd_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { sgd<T>(span, n); }                         \
-  void adam_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { adam<T>(span, n); }                       \
-  void rmsprop_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { rmsprop<T>(span, n); }                 \
-  void adagrad_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { adagrad<T>(span, n); }                 \
-  void lamb_direction_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { lamb_direction<T>(span, n); }   \
-  void descend_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { descend<T>(span, n); }                 \
-  double sum_squares_##suffix(const T* values, int64_t count) { return sum_squares<T>(values, count); }
+#define LOCKSTEP_DEFINE(T, suffix)                                              \
+  void sgd_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) {            \
+    sgd<T>(span, n);                                                            \
+  }                                                                             \
+  void adam_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) {           \
+    adam<T>(span, n);                                                           \
+  }                                                                             \
+  void rmsprop_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) {        \
+    rmsprop<T>(span, n);                                                        \
+  }                                                                             \
+  void adagrad_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) {        \
+    adagrad<T>(span, n);                                                        \
+  }                                                                             \
+  void lamb_direction_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) { \
+    lamb_direction<T>(span, n);                                                 \
+  }                                                                             \
+  void descend_##suffix(const RuleSpan<T>& span, const RuleNumbers& n) {        \
+    descend<T>(span, n);                                                        \
+  }                                                                             \
+  double sum_squares_##suffix(const T* values, int64_t count) {                 \
+    return sum_squares<T>(values, count);                                       \
+  }
 
 LOCKSTEP_DEFINE(float, float)
 LOCKSTEP_DEFINE(double, double)

@@ -35,16 +35,16 @@ struct RuleSpan {
   int64_t count;
 };
 
-#define LOCKSTEP_RULE_KERNELS(T, suffix)                                            \
-  LOCKSTEP_DECLARE_ISA(void sgd_##suffix(const RuleSpan<T>&, const RuleNumbers&))    \
-  LOCKSTEP_DECLARE_ISA(void adam_##suffix(const RuleSpan<T>&, const RuleNumbers&))   \
-  LOCKSTEP_DECLARE_ISA(void rmsprop_##suffix(const RuleSpan<T>&, const RuleNumbers&)) \
-  LOCKSTEP_DECLARE_ISA(void adagrad_##suffix(const RuleSpan<T>&, const RuleNumbers&)) \
-  /* LAMB's direction takes the gradient's place. */                                \
+#define LOCKSTEP_RULE_KERNELS(T, suffix)                                                     \
+  LOCKSTEP_DECLARE_ISA(void sgd_##suffix(const RuleSpan<T>&, const RuleNumbers&))            \
+  LOCKSTEP_DECLARE_ISA(void adam_##suffix(const RuleSpan<T>&, const RuleNumbers&))           \
+  LOCKSTEP_DECLARE_ISA(void rmsprop_##suffix(const RuleSpan<T>&, const RuleNumbers&))        \
+  LOCKSTEP_DECLARE_ISA(void adagrad_##suffix(const RuleSpan<T>&, const RuleNumbers&))        \
+  /* LAMB's direction takes the gradient's place. */                                         \
   LOCKSTEP_DECLARE_ISA(void lamb_direction_##suffix(const RuleSpan<T>&, const RuleNumbers&)) \
-  /* weight -= step_size * gradient */                                              \
-  LOCKSTEP_DECLARE_ISA(void descend_##suffix(const RuleSpan<T>&, const RuleNumbers&)) \
-  /* The sum of squares in double, in an order that depends on the count alone. */  \
+  /* weight -= step_size * gradient */                                                       \
+  LOCKSTEP_DECLARE_ISA(void descend_##suffix(const RuleSpan<T>&, const RuleNumbers&))        \
+  /* The sum of squares in double, in an order that depends on the count alone. */           \
   LOCKSTEP_DECLARE_ISA(double sum_squares_##suffix(const T*, int64_t))
 
 LOCKSTEP_RULE_KERNELS(float, float)
