@@ -39,19 +39,20 @@ void all_reduce(std::vector<at::Tensor>& tensors) {
 namespace detail {
 namespace {
 
-/// The error to report: the lowest replica's own one, rather than that another has failed.
-void rethrow_first(const std::vector<std::exception_ptr>& errors) {
-  std::optional<int64_t> first;
-  for (int64_t r = static_cast<int64_t>(errors.size()) - 1; r >= 0; --r) {
-    if (!errors[r]) continue;
-    try {
-      std::rethrow_exception(errors[r]);
-    } catch (const MeetingStopped&) {  // a consequence
-    } catch (...) {
-      first = r;
-    }
+/// Whether a replica failed only because another one had.
+bool is_consequence(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const MeetingStopped&) {
+    return true;
+  } catch (...) {
+    return false;
   }
-  if (first) rethrow_of_replica(*first, errors[*first]);
+}
+
+void rethrow_first(const std::vector<std::exception_ptr>& errors) {
+  for (size_t r = 0; r < errors.size(); ++r)
+    if (errors[r] && !is_consequence(errors[r])) rethrow_of_replica(static_cast<int64_t>(r), errors[r]);
 }
 
 }  // namespace
