@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "lockstep/core/numerics.h"
+#include "lockstep/core/random_scope.h"
 #include "lockstep/core/tree.h"
 #include "parallel/meeting.h"
 
@@ -60,6 +61,7 @@ void rethrow_first(const std::vector<std::exception_ptr>& errors) {
 void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
   Meeting meeting(replicas);
   const at::ThreadLocalState state;
+  const RandomKey key = draw_key();
   std::vector<std::exception_ptr> errors(replicas);
   const auto run = [&](int64_t r) {
     try {
@@ -67,6 +69,7 @@ void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
       const ReplicaNumerics numerics;
       JointPeers peers(meeting, r);
       const PeersScope scope(&peers);
+      const RandomScope random(key.fold(static_cast<uint64_t>(r)));
       body(r);
       meeting.leave(r);
     } catch (...) {

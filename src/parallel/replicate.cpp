@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/nn/module.h>
 
+#include "lockstep/core/random_scope.h"
 #include "lockstep/core/tree.h"
 #include "lockstep/parallel/functional.h"
 #include "lockstep/parallel/sync_batch_norm.h"
@@ -95,6 +96,8 @@ std::vector<std::shared_ptr<torch::nn::Module>> replicate_module(const torch::nn
     node->set_next_edges(torch::autograd::collect_next_edges(parameters));
   }
 
+  // A clone draws initial values that are thrown away: not from the caller's numbers.
+  const RandomScope scratch(RandomKey{});
   std::vector<std::shared_ptr<torch::nn::Module>> replicas;
   for (size_t r = 0; r < devices.size(); ++r) {
     const at::Device device = devices[r].torch();

@@ -122,7 +122,7 @@ Draws layers() {
       {"fractional_max_pool2d",
        [] {
          return F::fractional_max_pool2d(at::arange(400.).view({1, 1, 20, 20}).sin(),
-                                         F::FractionalMaxPool2dFuncOptions(2).output_size(7));
+                                         F::FractionalMaxPool2dFuncOptions(2).output_size(8));
        }},
   };
 }

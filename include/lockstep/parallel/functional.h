@@ -66,7 +66,8 @@ std::vector<Holder> replicate(const Holder& module, const Devices& devices) {
 namespace detail {
 
 /// Calls body(replica) for each replica on a thread of its own, with the caller's grad mode and autocast state, one
-/// intra-op thread, and its peers (core/peers.h), which share their backward pass. Returns when all have ended. Throws
+/// intra-op thread, random numbers of its own (core/random_scope.h) and its peers (core/peers.h), which share their
+/// backward pass. Returns when all have ended. Throws
 /// ReplicaError of the lowest replica that failed; those that wait for it are woken.
 void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body);
 
@@ -106,7 +107,8 @@ decltype(auto) call(Module& module, const Arguments&... arguments) {
 
 }  // namespace detail
 
-/// Each replica's forward pass of its input, at the same time; the outputs, in order. `replicas` is a vector of
+/// Each replica's forward pass of its input, at the same time; the outputs, in order. Dropout draws numbers of each
+/// replica's own, which follow from torch::manual_seed or the caller's RandomScope. `replicas` is a vector of
 /// holders, shared pointers or any callables. An input that is a tuple or pair is spread over the parameters, and the
 /// `more` of each replica (a tuple) follows. Throws Error where the numbers of replicas and inputs differ, and
 /// ReplicaError where one threw, after all have ended.
