@@ -60,7 +60,7 @@ int serve(const Load& load) {
       const auto start = Clock::now();
       for (int step = 0; step < count; ++step)
         me.step(torch::nn::functional::cross_entropy(net->forward(inputs), targets), optimizer);
-      if (me.number() == 0) std::cout << seconds_since(start) / count << std::endl;
+      if (me.number() == 0) std::cout << seconds_since(start) / count << "\n" << std::flush;
     }
   });
   return 0;
@@ -126,7 +126,7 @@ void compare(const std::string& self, int64_t batch, int rounds, nlohmann::json&
 
 int run(int argc, char** argv) {
   if (argc == 6 && std::string_view(argv[1]) == "--serve")
-    return serve({std::atoll(argv[2]), argv[3], std::atoll(argv[4]),
+    return serve({std::stoll(argv[2]), argv[3], std::stoll(argv[4]),
                   std::string_view(argv[5]) == "contiguous" ? parallel::MemoryFormat::contiguous
                                                             : parallel::MemoryFormat::automatic});
   require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "parallel_bench",

@@ -26,7 +26,7 @@ struct Replica::State {
   bool watch_buffers = false;
 };
 
-Replica::Replica(std::shared_ptr<TeamState> team, int64_t member)
+Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
     : state_(new State{team, member, CrewPeers(*team, member)}) {}
 
 Replica::~Replica() = default;
@@ -50,7 +50,7 @@ at::Tensor Replica::share_of(const at::Tensor& batch) const {
   return batch.narrow(0, mine.begin, mine.size());
 }
 
-std::shared_ptr<torch::nn::Module> Replica::share_module(std::shared_ptr<torch::nn::Module> module,
+std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<torch::nn::Module>& module,
                                                          const ShareOptions& options) {
   using Offer = std::shared_ptr<torch::nn::Module>;
   TeamState& team = *state_->team;
@@ -68,7 +68,7 @@ Optimizer Replica::optimizer(const Rule& rule, const OptimizerOptions& options) 
   return optimizer(std::vector<ParameterGroup>{{unclaimed(*state_->team, state_->member), rule}}, options);
 }
 
-Optimizer Replica::optimizer(std::vector<ParameterGroup> groups, const OptimizerOptions& options) {
+Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const OptimizerOptions& options) {
   using Groups = std::vector<ParameterGroup>;
   TeamState& team = *state_->team;
   Optimizer mine;

@@ -173,8 +173,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
         Replica me(state_, m);
         body(me);
         team.crew->leave();
-      } catch (const CrewStopped&) {
-      } catch (...) {
+      } catch (...) {  // the first counts; those that it stopped come after it
         team.crew->stop(m, std::current_exception());
       }
     });

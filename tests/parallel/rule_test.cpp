@@ -153,7 +153,7 @@ TEST(Rules, AdagradHasTorchsValues) {
                        O(0.1).lr_decay(0.1).weight_decay(1e-2).initial_accumulator_value(0.5));
 }
 
-Tensor gradient_of(const Tensor& weight, const std::function<Tensor(Tensor)>& loss) {
+Tensor gradient_of(const Tensor& weight, const std::function<Tensor(const Tensor&)>& loss) {
   const auto leaf = weight.detach().clone().requires_grad_();
   loss(leaf).backward();
   return leaf.grad();
@@ -164,7 +164,7 @@ TEST(Rules, LarsFollowsItsFormula) {
   const Lars rule{.lr = 0.5, .momentum = 0.9, .weight_decay = 1e-2, .trust = 0.02};
   Tensor w = from.matrix.clone(), velocity = torch::zeros_like(w), bias = from.bias.clone(), bias_velocity;
   for (int step = 0; step < 3; ++step) {
-    const Tensor g = gradient_of(w, [&](Tensor x) { return (x * from.a).sin().sum(); });
+    const Tensor g = gradient_of(w, [&](const Tensor& x) { return (x * from.a).sin().sum(); });
     const double trust = rule.trust * w.norm().item<double>() /
                          (g.norm().item<double>() + rule.weight_decay * w.norm().item<double>() + rule.eps);
     velocity = rule.momentum * velocity + trust * (g + rule.weight_decay * w);
@@ -183,7 +183,7 @@ TEST(Rules, LambFollowsItsFormula) {
   const Lamb rule{.lr = 0.1, .weight_decay = 1e-2};
   Tensor w = from.matrix.clone(), m = torch::zeros_like(w), v = torch::zeros_like(w);
   for (int step = 1; step <= 3; ++step) {
-    const Tensor g = gradient_of(w, [&](Tensor x) { return (x * from.a).sin().sum(); });
+    const Tensor g = gradient_of(w, [&](const Tensor& x) { return (x * from.a).sin().sum(); });
     m = rule.beta1 * m + (1 - rule.beta1) * g;
     v = rule.beta2 * v + (1 - rule.beta2) * g * g;
     const Tensor u = m / (1 - std::pow(rule.beta1, step)) / ((v / (1 - std::pow(rule.beta2, step))).sqrt() + rule.eps) +

@@ -41,7 +41,7 @@ struct StepResult {
 /// One of R replicas, as the code inside Team::run sees itself. All replicas make the same calls in the same order.
 class Replica {
  public:
-  Replica(std::shared_ptr<TeamState> team, int64_t member);
+  Replica(const std::shared_ptr<TeamState>& team, int64_t member);
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
   ~Replica();
@@ -62,15 +62,15 @@ class Replica {
   /// Parameters that occur twice (tied weights) stay tied. Throws Error where the replicas' networks differ in names,
   /// shapes or dtypes, or one from outside can't be cloned.
   template <class Network>
-  std::shared_ptr<Network> share(std::shared_ptr<Network> network, const ShareOptions& options = {});
+  std::shared_ptr<Network> share(const std::shared_ptr<Network>& network, const ShareOptions& options = {});
   template <class Holder>
-  Holder share(Holder network, const ShareOptions& options = {}) requires
+  Holder share(const Holder& network, const ShareOptions& options = {}) requires
       std::derived_from<typename Holder::ContainedType, torch::nn::Module>;
 
   /// Collective. Updates the parameters of all networks shared so far that have no optimiser yet and require a
   /// gradient, or those of the groups. Throws Error where there is none, or one is not of a shared network.
   Optimizer optimizer(const Rule& rule, const OptimizerOptions& options = {});
-  Optimizer optimizer(std::vector<ParameterGroup> groups, const OptimizerOptions& options = {});
+  Optimizer optimizer(const std::vector<ParameterGroup>& groups, const OptimizerOptions& options = {});
 
   /// This replica's backward pass: gradients are added to those that are there. `loss` is the mean over a share of
   /// `weight` examples (or tokens): gradients and losses of all replicas are averaged with these weights when step()
@@ -111,7 +111,7 @@ class Replica {
   void watch_divergence(const Optimizer& optimizer, int64_t every = 0, bool buffers = false);
 
  private:
-  std::shared_ptr<torch::nn::Module> share_module(std::shared_ptr<torch::nn::Module> module,
+  std::shared_ptr<torch::nn::Module> share_module(const std::shared_ptr<torch::nn::Module>& module,
                                                   const ShareOptions& options);
 
   void collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const;
@@ -123,12 +123,12 @@ class Replica {
 };
 
 template <class Network>
-std::shared_ptr<Network> Replica::share(std::shared_ptr<Network> network, const ShareOptions& options) {
-  return std::dynamic_pointer_cast<Network>(share_module(std::move(network), options));
+std::shared_ptr<Network> Replica::share(const std::shared_ptr<Network>& network, const ShareOptions& options) {
+  return std::dynamic_pointer_cast<Network>(share_module(network, options));
 }
 
 template <class Holder>
-Holder Replica::share(Holder network, const ShareOptions& options) requires
+Holder Replica::share(const Holder& network, const ShareOptions& options) requires
     std::derived_from<typename Holder::ContainedType, torch::nn::Module> {
   return Holder(share(network.ptr(), options));
 }
