@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
+#include <signal.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -99,6 +100,25 @@ TEST(Gloo, ARankThatLeavesClosesItsSocketsAndDoesNotBlock) {
     if (group.rank() == 0) return;
     expect_failure([&] { group.all_reduce(at::ones({1 << 20})).wait(); }, 0, 5);
   });
+}
+
+// Gloo writes into sockets that a dead peer has closed.
+TEST(Gloo, ABrokenPipeDoesNotEndTheProcessAndAHandlerOfTheProgramStays) {
+  SKIP_WITHOUT_GLOO();
+  const auto disposition = [] {
+    const auto handler = signal(SIGPIPE, SIG_DFL);
+    signal(SIGPIPE, handler);
+    return handler;
+  };
+  const auto connect = [] { run_threads(1, [](const Group& group) { group.barrier().wait(); }); };
+  const auto before = signal(SIGPIPE, SIG_DFL);
+  connect();
+  EXPECT_EQ(disposition(), SIG_IGN);
+  const auto own = [](int) {};
+  signal(SIGPIPE, own);
+  connect();
+  EXPECT_EQ(disposition(), static_cast<sighandler_t>(own));
+  signal(SIGPIPE, before);
 }
 
 TEST(Gloo, AnAbortEndsWhatIsUnderWay) {

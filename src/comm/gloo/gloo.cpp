@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 #include <ifaddrs.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -32,6 +33,14 @@ bool is_interface(const std::string& name) {
 std::chrono::milliseconds left_until(Clock::time_point deadline) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()),
                   std::chrono::milliseconds(1));
+}
+
+// Gloo writes to sockets without MSG_NOSIGNAL: a peer that dies at the wrong moment would end this process, silently,
+// where an error should name that peer. A handler of the program's own stays.
+void survive_broken_pipes() {
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL)
+    signal(SIGPIPE, SIG_IGN);
 }
 
 // The work under way, so that close() can fail it from another thread.
@@ -103,6 +112,7 @@ class GlooTransport : public Transport {
   GlooTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string address,
                 std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), size_(size), address_(std::move(address)), timeout_(timeout) {
+    survive_broken_pipes();
     auto options = ProcessGroupGloo::Options::create(timeout);
     options->threads = 1;  // only the ring runs on them
     options->devices.push_back(is_interface(address_) ? ProcessGroupGloo::createDeviceForInterface(address_)
