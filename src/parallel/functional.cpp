@@ -11,6 +11,7 @@
 #include "lockstep/core/numerics.h"
 #include "lockstep/core/random_scope.h"
 #include "lockstep/core/tree.h"
+#include "lockstep/dense/scope.h"
 #include "parallel/meeting.h"
 
 namespace lockstep::parallel {
@@ -67,6 +68,7 @@ void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
     try {
       const at::ThreadLocalStateGuard as_caller(state);
       const ReplicaNumerics numerics;
+      const dense::Scope faster_operations;
       JointPeers peers(meeting, r);
       const PeersScope scope(&peers);
       const RandomScope random(key.fold(static_cast<uint64_t>(r)));

@@ -10,6 +10,7 @@
 #include "lockstep/core/numerics.h"
 #include "lockstep/core/random_scope.h"
 #include "lockstep/core/reduce.h"
+#include "lockstep/dense/scope.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/optimizer_state.h"
@@ -166,6 +167,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
     threads.emplace_back([&, m] {
       try {
         const ReplicaNumerics numerics;
+        const dense::Scope faster_operations;
         CrewPeers peers(team, m);
         const PeersScope peers_scope(&peers);
         const RandomScope random_scope(RandomKey{team.options.seed, kSetupDraws});

@@ -14,7 +14,8 @@ import files
 USES = {
     "core": [],
     "comm": ["core"],
-    "parallel": ["comm"],
+    "dense": ["core"],
+    "parallel": ["comm", "dense"],
     "data": ["core"],
     "sparse": ["core"],
     "models": ["sparse"],
@@ -22,7 +23,7 @@ USES = {
     "cli": ["train"],
 }
 # Public headers of these stay narrow: <torch/torch.h> takes half a minute to parse.
-NARROW = {"core", "comm", "data", "sparse"}
+NARROW = {"core", "comm", "data", "dense", "sparse"}
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

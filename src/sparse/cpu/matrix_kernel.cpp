@@ -2,7 +2,7 @@
 // Compiled once for each CPU level: raw pointers and file-local code only (see core/cpu_level.h).
 #include "sparse/cpu/matrix_kernel.h"
 
-#include "sparse/cpu/simd.h"
+#include "lockstep/core/simd.h"
 
 namespace lockstep::sparse::LOCKSTEP_ISA {
 namespace {

@@ -3,6 +3,8 @@
 // all is file-local, so that no copy made for one CPU is called on another.
 #pragma once
 
+#include <cstdint>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -32,6 +34,15 @@ struct Simd {
     return v;
   }
   static inline void store(T* to, Vector v) { __builtin_memcpy(to, &v, sizeof v); }
+  /// The first `count` elements, the others zero; at most a vector.
+  static inline Vector load_part(const T* from, int64_t count) {
+    Vector v{};
+    for (int64_t i = 0; i < count; ++i) v[i] = from[i];
+    return v;
+  }
+  static inline void store_part(T* to, Vector v, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) to[i] = v[i];
+  }
   static inline Vector broadcast(T x);
   /// a * b + c, fused where the level has it.
   static inline Vector multiply_add(Vector a, Vector b, Vector c);
@@ -54,7 +65,24 @@ template <>
 inline Simd<double>::Vector Simd<double>::multiply_add(Vector a, Vector b, Vector c) {
   return _mm512_fmadd_pd(a, b, c);
 }
+template <>
+inline Simd<float>::Vector Simd<float>::load_part(const float* from, int64_t count) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1), from);
+}
+template <>
+inline void Simd<float>::store_part(float* to, Vector v, int64_t count) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << count) - 1), v);
+}
 #elif defined(__AVX2__)
+alignas(32) constexpr int kPartMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+template <>
+inline Simd<float>::Vector Simd<float>::load_part(const float* from, int64_t count) {
+  return _mm256_maskload_ps(from, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kPartMask + 8 - count)));
+}
+template <>
+inline void Simd<float>::store_part(float* to, Vector v, int64_t count) {
+  _mm256_maskstore_ps(to, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kPartMask + 8 - count)), v);
+}
 template <>
 inline Simd<float>::Vector Simd<float>::broadcast(float x) {
   return _mm256_set1_ps(x);

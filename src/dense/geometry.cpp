@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/geometry.h"
+
+namespace lockstep::dense {
+
+std::vector<int64_t> corners_of(const Geometry& geometry) {
+  std::vector<int64_t> corners;
+  corners.reserve(geometry.points());
+  for (int64_t y = 0; y < geometry.out_height; ++y)
+    for (int64_t x = 0; x < geometry.out_width; ++x) corners.push_back(geometry.corner(y, x));
+  return corners;
+}
+
+}  // namespace lockstep::dense
