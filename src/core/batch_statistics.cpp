@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 #include <vector>
@@ -69,6 +71,30 @@ at::Tensor merge_pairs(const at::Tensor& left, const at::Tensor& right) {
   return at::where((b == 0).unsqueeze(1), left, at::where((a == 0).unsqueeze(1), right, merged));
 }
 
+// Of a few numbers: some twenty operations of ATen's would take longer than all the rest of a small batch norm.
+bool is_plain_row(const at::Tensor& running) {
+  return !running.defined() || (running.is_cpu() && running.is_contiguous() &&
+                                (running.scalar_type() == at::kFloat || running.scalar_type() == at::kDouble));
+}
+
+template <class T>
+void move_row_as(T* running, const double* moments, int64_t channels, double momentum, bool variance) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const double weight = moments[c] > 0 ? momentum : 0;
+    const double target = variance ? moments[2 * channels + c] / std::max(moments[c] - 1, 1.0) : moments[channels + c];
+    running[c] = static_cast<T>(static_cast<double>(running[c]) * (1 - weight) + target * weight);
+  }
+}
+
+void move_row(const at::Tensor& running, const at::Tensor& moments, double momentum, bool variance) {
+  if (!running.defined()) return;
+  const double* given = moments.const_data_ptr<double>();
+  if (running.scalar_type() == at::kFloat)
+    move_row_as(running.mutable_data_ptr<float>(), given, running.numel(), momentum, variance);
+  else
+    move_row_as(running.mutable_data_ptr<double>(), given, running.numel(), momentum, variance);
+}
+
 }  // namespace
 
 at::Tensor merge_moments(const at::Tensor& all) {
@@ -96,15 +122,37 @@ at::Tensor exchange_sums(Peers* peers, const at::Tensor& mine) {
   return sum_as_tree(peers->all_gather(mine.reshape(-1))).view(mine.sizes());
 }
 
-BatchStatistics::BatchStatistics(const at::Tensor& moments, double epsilon)
-    : count(moments[0].clamp_min(1)),
-      mean(moments[1]),
-      variance(moments[2] / count),
-      inverse_deviation((variance + epsilon).rsqrt()) {}
+BatchStatistics::BatchStatistics(const at::Tensor& moments, double epsilon) : mean(moments[1]) {
+  if (!moments.is_cpu()) {
+    count = moments[0].clamp_min(1);
+    variance = moments[2] / count;
+    inverse_deviation = (variance + epsilon).rsqrt();
+    return;
+  }
+  const int64_t channels = moments.size(1);
+  const at::Tensor given = moments.contiguous();
+  const at::Tensor rows = at::empty({3, channels}, at::kDouble);
+  const double* in = given.const_data_ptr<double>();
+  double* out = rows.mutable_data_ptr<double>();
+  for (int64_t c = 0; c < channels; ++c) {
+    out[c] = std::max(in[c], 1.0);
+    out[channels + c] = in[2 * channels + c] / out[c];
+    out[2 * channels + c] = 1 / std::sqrt(out[channels + c] + epsilon);
+  }
+  count = rows[0];
+  variance = rows[1];
+  inverse_deviation = rows[2];
+}
 
 void move_running_statistics(const at::Tensor& running_mean, const at::Tensor& running_var, const at::Tensor& moments,
                              double momentum) {
   const at::NoGradGuard no_grad;
+  if (moments.is_cpu() && is_plain_row(running_mean) && is_plain_row(running_var)) {
+    const at::Tensor given = moments.contiguous();
+    move_row(running_mean, given, momentum, false);
+    move_row(running_var, given, momentum, true);
+    return;
+  }
   const at::Tensor weight = (moments[0] > 0).to(at::kDouble) * momentum;
   const auto move = [&](const at::Tensor& running, const at::Tensor& target) {
     if (running.defined()) running.copy_(running.to(at::kDouble) * (1 - weight) + target * weight);

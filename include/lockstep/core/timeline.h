@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+/// Where the time of a training step goes: each thread that runs a replica keeps a timeline of nested spans. Their sums
+/// are always kept (a dozen clock readings a step); the spans themselves are kept where a trace is wanted.
+namespace lockstep {
+
+/// What a replica's thread is doing. A span's own time is what the spans inside it leave over, so the own times of all
+/// phases add up to the time of the steps.
+enum class Phase : uint8_t {
+  forward,   ///< from the end of a step (or the start of the run) to the backward pass: the caller's own code, too
+  backward,  ///< autograd
+  exchange,  ///< adding up and sending what other processes or layers of other replicas need, inside the two above
+  exposed,   ///< blocked until gradients of other processes are there
+  update,    ///< adding up gradients and applying the rule, the replica's part of the work
+  wait,      ///< for the other replicas of this process, or for a turn on a device
+  data,      ///< waiting for examples: for callers to mark (PhaseScope)
+  evaluate,  ///< Replica::evaluate
+  step,      ///< what is left of a step
+};
+inline constexpr size_t kPhases = 9;
+
+/// "forward", "backward", ...
+const char* name_of(Phase phase);
+
+/// Seconds of own time, by phase.
+struct Timings {
+  std::array<double, kPhases> seconds{};
+  int64_t steps = 0;
+
+  double operator[](Phase phase) const { return seconds[static_cast<size_t>(phase)]; }
+  /// The sum of all phases.
+  double total() const;
+  Timings& operator+=(const Timings& other);
+  /// What came after `before`: `timings() - at_the_start_of_the_epoch`.
+  Timings operator-(const Timings& before) const;
+};
+
+/// A closed span, in nanoseconds of the steady clock, which the processes of a host share.
+struct TraceSpan {
+  int64_t begin = 0;
+  int64_t end = 0;
+  const char* name = nullptr;  // a literal
+  const char* what = nullptr;  // a literal: what is waited for
+  int64_t number = -1;         // of the step, of the bucket; not shown where `what` is
+};
+
+/// One thread's spans. Used by that thread alone.
+class Timeline {
+ public:
+  /// `keeps_spans`: for a trace; else sums alone.
+  explicit Timeline(bool keeps_spans = false) : keeps_spans_(keeps_spans) {}
+
+  void begin(Phase phase, const char* what = nullptr, int64_t number = -1);
+  void end();
+
+  /// A step is one span, cut without gaps into phases: it begins with `forward`, and enter() goes on to another phase.
+  void begin_step(int64_t number);
+  void enter(Phase phase);
+  void end_step();
+  /// The step that is under way is another one than was said.
+  void renumber(int64_t number);
+  /// Ends what is open. What came after the last step is no step: the trace calls it "rest", and no sum has it.
+  void close();
+
+  /// Of all spans that have ended.
+  const Timings& timings() const { return timings_; }
+  std::span<const TraceSpan> spans() const { return spans_; }
+  /// Spans that found no room: a timeline keeps the first million.
+  int64_t dropped() const { return dropped_; }
+
+  /// That of the calling thread, or null.
+  static Timeline* current() noexcept;
+
+ private:
+  friend class TimelineScope;
+  struct Open {
+    Phase phase;
+    const char* what;
+    int64_t number;
+    int64_t begin;
+    int64_t inside = 0;  // the time of the spans that it holds
+  };
+  void open(Phase phase, const char* what, int64_t number, int64_t now);
+  void close_top(int64_t now);
+  void keep(const Open& span, const char* name, int64_t now);
+
+  bool keeps_spans_;
+  std::vector<Open> open_;
+  Timings timings_;
+  std::vector<TraceSpan> spans_;
+  int64_t dropped_ = 0;
+};
+
+/// Makes a timeline the calling thread's while it lives.
+class TimelineScope {
+ public:
+  explicit TimelineScope(Timeline* timeline) noexcept;
+  ~TimelineScope();
+  TimelineScope(const TimelineScope&) = delete;
+  TimelineScope& operator=(const TimelineScope&) = delete;
+
+ private:
+  Timeline* before_;
+};
+
+/// A span of the calling thread's timeline while it lives; nothing on a thread without one. `what` must be a literal.
+///
+///     { const PhaseScope waiting(Phase::data); batch = loader.next(); }
+class PhaseScope {
+ public:
+  explicit PhaseScope(Phase phase, const char* what = nullptr, int64_t number = -1) : timeline_(Timeline::current()) {
+    if (timeline_ != nullptr) timeline_->begin(phase, what, number);
+  }
+  ~PhaseScope() {
+    if (timeline_ != nullptr) timeline_->end();
+  }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  Timeline* timeline_;
+};
+
+/// The file that the environment's LOCKSTEP_TRACE names for process `rank` of `ranks`: "run.json", or "run.rank3.json"
+/// where there are several. Empty: no trace is wanted.
+std::string trace_file(int rank, int ranks);
+
+/// A timeline and the number of the replica whose thread kept it.
+struct TraceThread {
+  int64_t replica = 0;
+  const Timeline* timeline = nullptr;
+};
+
+/// Adds the threads' spans to a file in Chrome's trace format (chrome://tracing, ui.perfetto.dev): process = rank,
+/// thread = replica, microseconds. The first call of this process for a file makes it anew; after each call the file is
+/// whole. Throws Error when it can't be written.
+void write_trace(const std::string& file, int rank, std::span<const TraceThread> threads);
+
+}  // namespace lockstep
