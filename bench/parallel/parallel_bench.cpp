@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps of LeNet: replicas on threads against one replica, against PyTorch's DistributedDataParallel over Gloo
-// and against one process with two intra-op threads. Every contender is a process (or two) of its own, as users run
-// them; they take turns, so that what else the machine does meets all alike.
+// Training steps of LeNet and of ResNet-18 with synchronised batch norms: replicas on threads against one replica,
+// against PyTorch's DistributedDataParallel over Gloo and against one process with two intra-op threads. Every
+// contender is a process (or two) of its own, as users run them; they take turns, so that what else the machine does
+// meets all alike.
 #include <torch/nn.h>
 #include <torch/optim.h>
 #include <unistd.h>
@@ -14,12 +15,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/memory.h"
 #include "lockstep/core/numerics.h"
+#include "lockstep/core/timeline.h"
 #include "lockstep/parallel/replica.h"
+#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
-#include "parallel/lenet.h"
+#include "parallel/networks.h"
 #include "support/interleave.h"
 #include "support/peer.h"
 
@@ -33,36 +37,59 @@ double seconds_since(Clock::time_point start) {
 }
 
 struct Load {
+  std::string network;
   int64_t replicas;
   std::string devices;
   int64_t batch;
-  parallel::MemoryFormat format;
+  std::string format;
+  std::string order;
 };
 
-// Reads orders and carries them out: each replica asks replica 0 how many steps come next.
-int serve(const Load& load) {
-  tune_allocator();
-  pin_numerics();
-  torch::manual_seed(0);
-  const auto images = torch::randn({load.batch, 1, 28, 28}), labels = torch::randint(10, {load.batch});
-  const LeNet made;
+// Reads orders and carries them out: each replica asks the first one of its process how many steps come next. Answers
+// with the seconds of a step and the share of it that was spent waiting for gradients of other processes.
+template <class Network>
+void serve(const Load& load, const Network& made, const torch::Tensor& images) {
+  const auto labels = torch::randint(10, {load.batch});
+  const auto team =
+      parallel::Team::create({.replicas = load.replicas,
+                              .devices = load.devices,
+                              .group = comm::connect(),
+                              .order = load.order == "ring" ? parallel::Order::ring : parallel::Order::canonical});
   int steps = 0;
-  parallel::Team::create({.replicas = load.replicas, .devices = load.devices}).run([&](parallel::Replica& me) {
-    auto net = me.share(made, {load.format});
+  team.run([&](parallel::Replica& me) {
+    const bool first = me.number() == team.block().begin;
+    auto net = me.share(
+        made, {load.format == "contiguous" ? parallel::MemoryFormat::contiguous : parallel::MemoryFormat::automatic});
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.01});
     const auto inputs = me.share_of(images).clone(), targets = me.share_of(labels).clone();
     for (;;) {
-      if (me.number() == 0 && !(std::cin >> steps)) steps = 0;
+      if (first && !(std::cin >> steps)) steps = 0;
       me.barrier();
       const int count = steps;
       me.barrier();  // everybody has read it
       if (count == 0) return;
+      const Timings before = me.timings();
       const auto start = Clock::now();
       for (int step = 0; step < count; ++step)
         me.step(torch::nn::functional::cross_entropy(net->forward(inputs), targets), optimizer);
-      if (me.number() == 0) std::cout << seconds_since(start) / count << "\n" << std::flush;
+      const double seconds = seconds_since(start);
+      const Timings spent = me.timings() - before;
+      if (first) std::cout << seconds / count << " " << spent[Phase::exposed] / spent.total() << "\n" << std::flush;
     }
   });
+}
+
+int serve(const Load& load) {
+  tune_allocator();
+  pin_numerics();
+  torch::manual_seed(0);
+  if (load.network == "lenet") {
+    serve(load, LeNet(), torch::randn({load.batch, 1, 28, 28}));
+  } else {
+    const ResNet18 made;
+    parallel::convert_sync_batchnorm(made);
+    serve(load, made, torch::randn({load.batch, 3, 64, 64}));
+  }
   return 0;
 }
 
@@ -71,71 +98,114 @@ struct Contender {
   std::unique_ptr<Peer> peer;
 };
 
-std::string replicas_command(const std::string& self, int64_t replicas, const char* devices, int64_t batch,
-                             const char* format) {
-  return text("'", self, "' --serve ", replicas, " ", devices, " ", batch, " ", format);
-}
-
-std::string torch_command(int rank, int world, int threads, int64_t batch, const char* format) {
+int free_port() {
   static int port = 20000 + getpid() % 20000;
-  if (rank == 0) ++port;
-  return text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_DDP_PEER "' ", rank, " ", world, " ", port, " ", threads, " ", batch,
-              " ", format);
+  return ++port;
 }
 
-std::vector<Contender> contenders(const std::string& self, int64_t batch) {
-  std::vector<Contender> all;
-  const auto add = [&](const char* name, const std::vector<std::string>& commands) {
-    all.push_back({name, std::make_unique<Peer>(commands)});
-  };
-  add("2 replicas, 2 threads", {replicas_command(self, 2, "cpu:2", batch, "automatic")});
-  add("2 replicas, 2 threads, contiguous", {replicas_command(self, 2, "cpu:2", batch, "contiguous")});
-  add("8 replicas, 2 threads", {replicas_command(self, 8, "cpu:2", batch, "automatic")});
-  add("1 replica, 1 thread", {replicas_command(self, 1, "cpu:1", batch, "automatic")});
-  for (const char* format : {"contiguous", "channels_last"}) {
-    const bool last = format[1] == 'h';
-    const std::string rank0 = torch_command(0, 2, 1, batch, format);
-    add(last ? "PyTorch DDP, 2 processes, channels-last" : "PyTorch DDP, 2 processes",
-        {rank0, torch_command(1, 2, 1, batch, format)});
-    add(last ? "PyTorch, 2 intra-op threads, channels-last" : "PyTorch, 2 intra-op threads",
-        {torch_command(0, 1, 2, batch, format)});
+/// Makes the contenders of one network and batch.
+class Contenders {
+ public:
+  Contenders(std::string self, std::string network, int64_t batch)
+      : self_(std::move(self)), network_(std::move(network)), batch_(batch) {}
+
+  void add_replicas(const char* name, int64_t replicas, const char* devices, const char* format = "automatic",
+                    const char* order = "canonical", int processes = 1) {
+    const std::string serve =
+        text("'", self_, "' --serve ", network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order);
+    std::vector<std::string> commands;
+    const int port = free_port();
+    for (int rank = 0; rank < processes; ++rank)
+      commands.push_back(processes == 1 ? serve
+                                        : text("env RANK=", rank, " WORLD_SIZE=", processes,
+                                               " MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " ", serve));
+    add(name, commands);
   }
-  return all;
+
+  void add_torch(const char* name, int world, int threads, const char* format) {
+    std::vector<std::string> commands;
+    const int port = free_port();
+    for (int rank = 0; rank < world; ++rank)
+      commands.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_DDP_PEER "' ", network_, " ", rank, " ", world, " ",
+                              port, " ", threads, " ", batch_, " ", format));
+    add(name, commands);
+  }
+
+  void compare(int steps, int rounds, nlohmann::json& results) {
+    std::vector<std::function<double()>> runs;
+    for (auto& contender : all_) runs.push_back([&] { return contender.peer->run(steps); });
+    const auto seconds = interleave(rounds, runs);
+    std::printf("%s, SGD, batch %ld\n", network_.c_str(), static_cast<long>(batch_));
+    for (size_t c = 0; c < all_.size(); ++c) {
+      const double times = ratio(seconds[c], seconds[0]), mib = all_[c].peer->peak_mib();
+      const double exposed = all_[c].peer->answer().size() > 1 ? all_[c].peer->answer()[1] : 0;
+      std::printf("  %-44s %8.2f ms a step, %5.2f times the first; %5.0f MiB; exposed %4.1f %%\n", all_[c].name.c_str(),
+                  1e3 * median(seconds[c]), times, mib, 100 * exposed);
+      results.push_back({{"network", network_},
+                         {"batch", batch_},
+                         {"contender", all_[c].name},
+                         {"ms_per_step", 1e3 * median(seconds[c])},
+                         {"times_first", times},
+                         {"peak_mib", mib},
+                         {"exposed_share", exposed}});
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  void add(const char* name, const std::vector<std::string>& commands) {
+    all_.push_back({name, std::make_unique<Peer>(commands)});
+  }
+
+  std::string self_;
+  std::string network_;
+  int64_t batch_;
+  std::vector<Contender> all_;
+};
+
+void compare_lenet(const std::string& self, int64_t batch, nlohmann::json& results) {
+  Contenders all(self, "lenet", batch);
+  all.add_replicas("2 replicas, 2 threads", 2, "cpu:2");
+  all.add_replicas("2 replicas, 2 threads, contiguous", 2, "cpu:2", "contiguous");
+  all.add_replicas("8 replicas, 2 threads", 8, "cpu:2");
+  all.add_replicas("1 replica, 1 thread", 1, "cpu:1");
+  all.add_torch("PyTorch DDP, 2 processes", 2, 1, "contiguous");
+  all.add_torch("PyTorch DDP, 2 processes, channels-last", 2, 1, "channels_last");
+  all.add_torch("PyTorch, 2 intra-op threads", 1, 2, "contiguous");
+  all.add_torch("PyTorch, 2 intra-op threads, channels-last", 1, 2, "channels_last");
+  all.compare(static_cast<int>(std::max<int64_t>(4, 4096 / batch)), 9, results);
 }
 
-void compare(const std::string& self, int64_t batch, int rounds, nlohmann::json& results) {
-  auto all = contenders(self, batch);
-  const int steps = static_cast<int>(std::max<int64_t>(4, 4096 / batch));
-  std::vector<std::function<double()>> runs;
-  for (auto& contender : all) runs.push_back([&] { return contender.peer->run(steps); });
-  const auto seconds = interleave(rounds, runs);
-  std::printf("LeNet, SGD, batch %ld\n", static_cast<long>(batch));
-  for (size_t c = 0; c < all.size(); ++c) {
-    const double times = ratio(seconds[c], seconds[0]);
-    std::printf("  %-44s %8.2f ms a step, %5.2f times the first; %5.0f MiB\n", all[c].name.c_str(),
-                1e3 * median(seconds[c]), times, all[c].peer->peak_mib());
-    results.push_back({{"network", "LeNet"},
-                       {"batch", batch},
-                       {"contender", all[c].name},
-                       {"ms_per_step", 1e3 * median(seconds[c])},
-                       {"times_first", times},
-                       {"peak_mib", all[c].peer->peak_mib()}});
-  }
-  std::fflush(stdout);
+// 11.2 million weights, batch norms over all replicas, and what the contract costs between processes.
+void compare_resnet(const std::string& self, nlohmann::json& results) {
+  Contenders all(self, "resnet18", 16);
+  all.add_replicas("2 replicas, 2 threads", 2, "cpu:2");
+  all.add_replicas("4 replicas, 2 threads", 4, "cpu:2");
+  all.add_replicas("2 replicas, 2 processes", 2, "cpu:1", "automatic", "canonical", 2);
+  all.add_replicas("2 replicas, 2 processes, ring", 2, "cpu:1", "automatic", "ring", 2);
+  all.add_replicas("1 replica, 1 thread", 1, "cpu:1");
+  all.add_torch("PyTorch DDP, 2 processes", 2, 1, "contiguous");
+  all.add_torch("PyTorch DDP, 2 processes, channels-last", 2, 1, "channels_last");
+  all.compare(3, 9, results);
 }
 
 int run(int argc, char** argv) {
-  if (argc == 6 && std::string_view(argv[1]) == "--serve")
-    return serve({std::stoll(argv[2]), argv[3], std::stoll(argv[4]),
-                  std::string_view(argv[5]) == "contiguous" ? parallel::MemoryFormat::contiguous
-                                                            : parallel::MemoryFormat::automatic});
-  require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "parallel_bench",
-          "got unknown arguments, expected none or --json FILE");
+  if (argc == 8 && std::string_view(argv[1]) == "--serve")
+    return serve({argv[2], std::stoll(argv[3]), argv[4], std::stoll(argv[5]), argv[6], argv[7]});
+  std::string json, only;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = argv[i];
+    require((option == "--json" || option == "--only") && i + 1 < argc, "parallel_bench", "got '", option,
+            "', expected --json FILE or --only lenet or resnet18");
+    (option == "--json" ? json : only) = argv[i + 1];
+  }
   char self[4096] = {};
   require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "parallel_bench", "cannot read /proc/self/exe");
   nlohmann::json results = nlohmann::json::array();
-  for (const int64_t batch : {64, 256, 1024}) compare(self, batch, 9, results);
-  if (argc == 3) std::ofstream(argv[2]) << results.dump(1) << '\n';
+  for (const int64_t batch : {64, 256, 1024})
+    if (only != "resnet18") compare_lenet(self, batch, results);
+  if (only != "lenet") compare_resnet(self, results);
+  if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
   return 0;
 }
 

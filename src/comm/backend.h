@@ -65,6 +65,8 @@ class Backend {
   /// Where tensors that lockstep itself sends live: the GPU for a backend that knows no other.
   virtual at::Device device() const { return at::kCPU; }
   virtual std::chrono::milliseconds timeout() const = 0;
+  /// What this member has sent to others through a transport.
+  virtual int64_t bytes_sent() const { return 0; }
   /// Starts the operation and returns without waiting for other ranks.
   virtual std::shared_ptr<WorkState> post(Call call) = 0;
   /// Collective over `members` alone (ranks here, in the order of their new ranks; this rank is one of them).

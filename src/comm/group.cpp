@@ -141,6 +141,10 @@ std::chrono::milliseconds Group::timeout() const {
   return backend_->timeout();
 }
 
+int64_t Group::bytes_sent() const {
+  return backend_->bytes_sent();
+}
+
 Work Group::all_reduce(const TensorList& tensors, ReduceOp op, CallOptions options) const {
   Draft draft(*backend_, Kind::all_reduce, options);
   for (const auto& tensor : tensors) draft.in_place(tensor);

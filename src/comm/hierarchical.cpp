@@ -31,6 +31,7 @@ class Hierarchical : public Backend {
   std::string name() const override { return "hierarchical"; }
   at::Device device() const override { return processes_->device(); }
   std::chrono::milliseconds timeout() const override { return processes_->timeout(); }
+  int64_t bytes_sent() const override { return processes_->bytes_sent(); }
 
   std::shared_ptr<WorkState> post(Call call) override {
     if (call.kind == Kind::send || call.kind == Kind::recv) return post_message(std::move(call), 0);

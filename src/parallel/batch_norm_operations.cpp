@@ -26,6 +26,26 @@ at::Tensor computable(const at::Tensor& x) {
   return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
+/// a * b in float64, [C] each; an undefined b is 1.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  if (!b.defined()) return a;
+  const bool plain = a.is_cpu() && b.is_cpu() && a.is_contiguous() && b.is_contiguous();
+  if (!plain || a.scalar_type() != at::kDouble || (b.scalar_type() != at::kFloat && b.scalar_type() != at::kDouble))
+    return a * b;
+  // A loop: mixing dtypes costs ATen several operations.
+  at::Tensor out = at::empty_like(a);
+  const double* left = a.const_data_ptr<double>();
+  double* to = out.mutable_data_ptr<double>();
+  const auto multiply = [&](const auto* right) {
+    for (int64_t c = 0; c < a.numel(); ++c) to[c] = left[c] * static_cast<double>(right[c]);
+  };
+  if (b.scalar_type() == at::kFloat)
+    multiply(b.const_data_ptr<float>());
+  else
+    multiply(b.const_data_ptr<double>());
+  return out;
+}
+
 }  // namespace
 
 namespace any {
@@ -65,7 +85,7 @@ at::Tensor batch_moments(const at::Tensor& x) {
 
 at::Tensor batch_normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
                            const at::Tensor& weight, const at::Tensor& bias) {
-  const at::Tensor scale = weight.defined() ? inverse_deviation * weight : inverse_deviation;
+  const at::Tensor scale = product(inverse_deviation, weight);
   const at::Tensor shift = bias.defined() ? bias : at::zeros_like(mean);
   return x.is_cpu() ? cpu::batch_normalize(x, mean, scale, shift) : any::batch_normalize(x, mean, scale, shift);
 }
@@ -80,8 +100,8 @@ at::Tensor batch_gradient_sums(const at::Tensor& g, const at::Tensor& x, const a
 at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
                                 const at::Tensor& inverse_deviation, const at::Tensor& weight,
                                 const at::Tensor& means) {
-  const at::Tensor scale = weight.defined() ? inverse_deviation * weight : inverse_deviation;
-  const at::Tensor slope = means[1] * inverse_deviation;
+  const at::Tensor scale = product(inverse_deviation, weight);
+  const at::Tensor slope = product(means[1], inverse_deviation);
   return x.is_cpu() ? cpu::batch_input_gradient(g, x, mean, scale, means[0], slope)
                     : any::batch_input_gradient(g, x, mean, scale, means[0], slope);
 }

@@ -26,6 +26,7 @@ void Crew::check_running() const {
 
 void Crew::acquire(int64_t member) {
   if (!oversubscribed()) return check_running();
+  const PhaseScope waiting(Phase::wait, "a turn");
   std::unique_lock lock(mutex_);
   if (free_ > 0 && !stopped_) {
     --free_;
@@ -98,8 +99,9 @@ void Crew::finish() {
   change_.notify_all();
 }
 
-void Crew::help(const std::shared_ptr<Stage>& stage, int64_t member) {
+void Crew::help(const std::shared_ptr<Stage>& stage, int64_t member, Phase work) {
   if (stage->helpers.fetch_add(1) >= permits_) return;
+  const PhaseScope working(work);
   try {
     for (int64_t i; !stopped_ && (i = stage->next.fetch_add(1)) < stage->job.count;) {
       stage->job.run(i);
@@ -110,7 +112,8 @@ void Crew::help(const std::shared_ptr<Stage>& stage, int64_t member) {
   }
 }
 
-void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on_last) {
+void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on_last, Phase work) {
+  const PhaseScope waiting(Phase::wait, what);
   uint64_t meeting;
   uint32_t seen;
   bool last;
@@ -129,6 +132,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
   release();
   if (last) {
     try {
+      const PhaseScope working(work);
       publish(on_last());
     } catch (...) {
       stop(member, std::current_exception());
@@ -143,7 +147,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
       seen = change_;
       stage = stage_;
     }
-    if (stage) help(stage, member);
+    if (stage) help(stage, member, work);
     if (change_ == seen) wait_for_change(seen);
   }
   acquire(member);

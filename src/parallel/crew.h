@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/timeline.h"
+
 namespace lockstep::parallel {
 
 /// Work for all members of a crew that has met: run(0) .. run(count - 1), in any order, on as many threads as may
@@ -49,7 +51,8 @@ class Crew {
 
   /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its job is shared. Returns
   /// when the job is done. Every member must come for the same purpose `what`, or all get an Error that names both.
-  void meet(int64_t member, const char* what, const std::function<Job()>& on_last);
+  /// In timelines the work counts as `work`, the rest as waiting.
+  void meet(int64_t member, const char* what, const std::function<Job()>& on_last, Phase work = Phase::exchange);
 
   /// Makes everyone who waits, now or later, throw CrewStopped. The first call's error is kept.
   void stop(int64_t member, std::exception_ptr error) noexcept;
@@ -71,7 +74,7 @@ class Crew {
   void release() noexcept;
   void publish(Job job);
   void finish();
-  void help(const std::shared_ptr<Stage>& stage, int64_t member);
+  void help(const std::shared_ptr<Stage>& stage, int64_t member, Phase work);
   uint32_t wait_for_change(uint32_t seen) const;
   void check_running() const;
   [[noreturn]] void refuse_to_wait(const char* what) const;

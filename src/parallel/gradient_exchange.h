@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "lockstep/comm/work.h"
@@ -21,13 +22,18 @@ namespace lockstep::parallel {
 /// posted in the plan's order, by whoever finds the next ones complete.
 class GradientExchange {
  public:
-  /// `leaves`: [member][parameter].
-  GradientExchange(TeamState& team, GradientPlan plan, std::vector<std::vector<at::Tensor>> leaves);
+  /// `leaves`: [member][parameter]. `wire`: what contributions and partial sums of float32 and float64 are rounded to,
+  /// between processes and within one alike.
+  GradientExchange(TeamState& team, GradientPlan plan, std::vector<std::vector<at::Tensor>> leaves,
+                   std::optional<at::ScalarType> wire);
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
 
   const GradientPlan& plan() const { return plan_; }
+
+  /// While held, nothing is posted: others add up this step's gradients (gradient_compressor.h). Between steps.
+  void hold(bool held) { held_ = held; }
 
   /// Member `member`'s coming backward pass is its last of this step: its gradients count as they come.
   void expect(int64_t member);
@@ -39,6 +45,8 @@ class GradientExchange {
   /// The sum of a piece over all replicas, [size]. It lies in `into` where that is defined and memory is needed, else
   /// in a gradient or a bucket. Once every member's pass has ended, by any thread.
   at::Tensor sum(int64_t piece, const at::Tensor& into);
+  /// Only waits for it.
+  void wait(int64_t piece);
 
   /// Ends the step: gradients of a member are let go, buckets are free again.
   void clear(int64_t member);
@@ -50,7 +58,13 @@ class GradientExchange {
     std::vector<at::Tensor> nodes;  // of this process's block, the first becomes the result
     comm::Work work;
     std::mutex waiting;
+    std::atomic<bool> arrived{false};
     std::atomic<int64_t> pending{0};
+  };
+  // One row a member of this process.
+  struct Sources {
+    std::vector<const std::byte*> rows;
+    at::Tensor rounded;  // what they point into, where they are no gradients
   };
   struct Member {
     std::vector<uint8_t> arrived;
@@ -61,7 +75,9 @@ class GradientExchange {
   void arrive(int64_t member, int64_t parameter);
   void post_complete();
   void post(int64_t bucket);
-  std::vector<const std::byte*> sources(const Piece& piece) const;
+  static void wait_for(Transit& transit, int64_t bucket);
+  at::ScalarType type_on_wire(at::ScalarType dtype) const;
+  Sources sources(const Piece& piece) const;
   void add_up(const TreeProgram& program, at::ScalarType dtype, std::span<const std::byte* const> from,
               std::span<std::byte* const> to, int64_t count) const;
   bool crosses() const { return team_.has_other_processes(); }
@@ -69,6 +85,8 @@ class GradientExchange {
   TeamState& team_;
   GradientPlan plan_;
   std::vector<std::vector<at::Tensor>> leaves_;
+  std::optional<at::ScalarType> wire_;
+  bool held_ = false;
   TreeProgram program_;  // of this process's block
   at::Tensor zeros_;     // stands in for a gradient that did not come
   std::vector<Member> members_;

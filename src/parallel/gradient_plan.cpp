@@ -13,6 +13,10 @@ constexpr int64_t kAlignElements = 64;
 
 }  // namespace
 
+int64_t piece_length(const at::Device& device, int64_t numel) {
+  return device.is_cpu() ? kPieceElements : std::max<int64_t>(1, numel);
+}
+
 GradientPlan GradientPlan::make(const FlatLayout& layout, std::span<const int64_t> order, int64_t bucket_bytes) {
   GradientPlan plan;
   plan.pieces_of.resize(layout.size());
@@ -22,7 +26,7 @@ GradientPlan GradientPlan::make(const FlatLayout& layout, std::span<const int64_
     const FlatSlot& slot = layout.slot(parameter);
     const FlatRow& row = layout.rows()[slot.row];
     const int64_t limit = std::max<int64_t>(1, bucket_bytes / static_cast<int64_t>(c10::elementSize(row.dtype)));
-    const int64_t length = row.device.is_cpu() ? kPieceElements : std::max<int64_t>(1, slot.numel);
+    const int64_t length = piece_length(row.device, slot.numel);
     for (int64_t begin = 0; begin < slot.numel; begin += length) {
       int64_t& bucket = open[slot.row];
       if (bucket < 0 || plan.buckets[bucket].numel >= limit) {

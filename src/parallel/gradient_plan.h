@@ -24,6 +24,9 @@ struct Piece {
   int64_t size() const { return end - begin; }
 };
 
+/// The length of a tensor's pieces; its last one may be shorter. On a GPU a piece is the whole tensor.
+int64_t piece_length(const at::Device& device, int64_t numel);
+
 /// Pieces of one dtype that cross between processes together.
 struct Bucket {
   at::ScalarType dtype = at::kFloat;

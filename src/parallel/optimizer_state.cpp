@@ -35,6 +35,18 @@ at::Tensor flat(const at::Tensor& dense) {
   return dense.as_strided({dense.numel()}, {1}, dense.storage_offset());
 }
 
+std::vector<CompressedParameter> compressed(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<CompressedParameter> out;
+  for (const auto& parameter : parameters) out.push_back({parameter.name, parameter.weight, parameter.leaves});
+  return out;
+}
+
+std::optional<at::ScalarType> rounding_of(const Wire& wire) {
+  const auto* rounded = std::get_if<RoundedWire>(&wire);
+  if (rounded == nullptr) return std::nullopt;
+  return rounded->type == RoundedWire::Type::bf16 ? at::kBFloat16 : at::kHalf;
+}
+
 }  // namespace
 
 OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<OptimizedParameter> parameters,
@@ -47,12 +59,17 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
       contributions_(team_->members()),
       used_(parameters_.size()),
       numbers_(parameters_.size()) {
-  for (const auto& parameter : parameters_) {
+  check(options_.wire);
+  for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
+  if (options_.divide_state && team_->has_other_processes()) division_.emplace(*team_, flats_);
+  compressor_ = make_compressor(*team_, options_.wire, compressed(parameters_));
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    const OptimizedParameter& parameter = parameters_[p];
     const Rule& rule = rules_[parameter.group];
     has_norms_ |= needs_norms(rule, parameter.weight) || std::holds_alternative<Lamb>(rule);
     auto& state = state_.emplace_back();
     for (size_t k = 0; k < state_names(rule).size(); ++k)
-      state[k] = at::zeros({parameter.weight.numel()}, parameter.weight.options());
+      state[k] = at::zeros({kept(static_cast<int64_t>(p)).size()}, parameter.weight.options());
     if (const auto* adagrad = std::get_if<Adagrad>(&rule)) state[0].fill_(adagrad->initial_accumulator_value);
   }
   if (options_.initial_scale > 0) loss_scale_ = options_.initial_scale;
@@ -65,19 +82,34 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
 void OptimizerState::plan(std::span<const int64_t> order) {
   exchange_.reset();  // its hooks go before others come
   exchange_ = std::make_unique<GradientExchange>(*team_, GradientPlan::make(layout_, order, kBucketBytes),
-                                                 leaves_of(parameters_, team_->members()));
+                                                 leaves_of(parameters_, team_->members()), rounding_of(options_.wire));
   slices_.clear();
   for (size_t p = 0; p < exchange_->plan().pieces.size(); ++p) slices_.push_back(slice(static_cast<int64_t>(p)));
   norms_.resize(slices_.size());
+  prepare_next();
+}
+
+// How the gradients of the step that comes next travel.
+void OptimizerState::prepare_next() {
+  compresses_ = compressor_ != nullptr && steps_ >= start_of(options_.wire);
+  exchange_->hold(compresses_);
+}
+
+Span OptimizerState::kept(int64_t parameter) const {
+  return division_ ? division_->mine(parameter) : Span{0, flats_[parameter].numel()};
+}
+
+bool OptimizerState::keeps(const Piece& piece) const {
+  return !division_ || division_->owns(piece.parameter, piece.begin);
 }
 
 RuleSlice OptimizerState::slice(int64_t number) const {
   const Piece& piece = exchange_->plan().pieces[number];
   RuleSlice slice;
-  slice.weight = flat(parameters_[piece.parameter].weight).narrow(0, piece.begin, piece.size());
-  for (size_t k = 0; k < slice.state.size(); ++k)
+  slice.weight = flats_[piece.parameter].narrow(0, piece.begin, piece.size());
+  for (size_t k = 0; keeps(piece) && k < slice.state.size(); ++k)
     if (const auto& state = state_[piece.parameter][k]; state.defined())
-      slice.state[k] = state.narrow(0, piece.begin, piece.size());
+      slice.state[k] = state.narrow(0, piece.begin - kept(piece.parameter).begin, piece.size());
   return slice;
 }
 
@@ -95,19 +127,22 @@ void OptimizerState::check_handles() const {
 void OptimizerState::sum_contributions() {
   const int64_t members = team_->members();
   const auto count = static_cast<int64_t>(parameters_.size());
-  auto rows = at::zeros({members, 2 + count}, at::kDouble);
-  auto values = rows.accessor<double, 2>();
+  constexpr int64_t numbers = std::tuple_size_v<Told>;
+  auto rows = at::zeros({members, 2 + numbers + count}, at::kDouble);
+  auto* next = rows.mutable_data_ptr<double>();
   for (int64_t m = 0; m < members; ++m) {
-    values[m][0] = contributions_[m].weight;
-    values[m][1] = contributions_[m].loss;
-    for (int64_t p = 0; p < count; ++p) values[m][2 + p] = parameters_[p].leaves[m].grad().defined();
+    *next++ = contributions_[m].weight;
+    *next++ = contributions_[m].loss;
+    next = std::ranges::copy(contributions_[m].told, next).out;
+    for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
   }
   const auto sums = team_->sum_rows(rows, team_->gradients);
   const auto* total = sums.const_data_ptr<double>();
   require(total[0] > 0, "step", "the replicas' weights add up to ", total[0], ", expected a positive number");
-  result_ = {total[1] / total[0], total[0], 0, true};
+  result_ = {total[1] / total[0], total[0], 0, true, {}};
+  std::copy_n(total + 2, numbers, result_.told.begin());
   gradient_scale_ = 1 / (total[0] * loss_scale_);
-  for (int64_t p = 0; p < count; ++p) used_[p] = total[2 + p] > 0;
+  for (int64_t p = 0; p < count; ++p) used_[p] = total[2 + numbers + p] > 0;
 }
 
 Job OptimizerState::step() {
@@ -115,6 +150,11 @@ Job OptimizerState::step() {
   rules_ = contributions_[0].handle->rules();
   sum_contributions();
   const bool global = options_.clip_norm > 0 || options_.clip_value > 0 || options_.initial_scale > 0 || has_norms_;
+  if (compresses_)
+    return compressor_->exchange(exchange_->plan(), used_, gradient_scale_, [this] {
+      gradient_scale_ = 1;  // these are averages
+      return staged();
+    });
   if (global) return staged();
   ++steps_;
   return fused();
@@ -128,17 +168,26 @@ Job OptimizerState::fused() {
   return {static_cast<int64_t>(slices_.size()),
           [this](int64_t number) {
             const Piece& piece = exchange_->plan().pieces[number];
+            if (!keeps(piece)) return exchange_->wait(number);
             RuleSlice slice = slices_[number];
             const auto scratch = at::empty({piece.size()}, slice.weight.options());
             slice.gradient = exchange_->sum(number, scratch);
             if (used(piece)) apply(rule(piece), numbers_[piece.parameter], slice);
           },
-          [this] { return finish(); }};
+          [this] { return spread(); }};
+}
+
+// Where each process has updated its part of the weights, all get them.
+Job OptimizerState::spread() {
+  if (division_) division_->gather(team_->gradients, flats_);
+  return finish();
 }
 
 // Everything is done with this step's gradients, and no replica has begun the next step.
 Job OptimizerState::finish() {
   exchange_->reset();
+  if (compresses_) result_.updated ? compressor_->commit() : compressor_->drop();
+  prepare_next();
   if (!follows_arrivals_ && team_->has_other_processes()) {
     follows_arrivals_ = true;
     // Replica 0's order, so that it does not depend on the placement.
@@ -159,7 +208,9 @@ void OptimizerState::add_piece(int64_t number) {
   const at::NoGradGuard no_grad;
   RuleSlice& slice = slices_[number];
   const Piece& piece = exchange_->plan().pieces[number];
-  slice.gradient = exchange_->sum(number, at::empty({piece.size()}, slice.weight.options()));
+  const auto scratch = at::empty({piece.size()}, slice.weight.options());
+  slice.gradient = compresses_ ? scratch : exchange_->sum(number, scratch);
+  if (compresses_) compressor_->sum(number, scratch);
   if (gradient_scale_ != 1) slice.gradient.mul_(gradient_scale_);
   if (options_.clip_value > 0) slice.gradient.clamp_(-options_.clip_value, options_.clip_value);
   norms_[number] = {needs_norms(rule(piece), parameters_[piece.parameter].weight) ? sum_squares(slice.weight) : 0,
@@ -173,6 +224,17 @@ TensorNorms OptimizerState::norms_of(int64_t parameter) const {
     sum.direction += norms_[piece].direction;
   }
   return sum;
+}
+
+// LAMB's directions follow from the state, which only the process that keeps it has.
+void OptimizerState::share_norms() {
+  const auto count = static_cast<int64_t>(norms_.size());
+  const auto directions = at::zeros({count}, at::kDouble);
+  auto* direction = directions.mutable_data_ptr<double>();
+  for (int64_t number = 0; number < count; ++number)
+    if (keeps(exchange_->plan().pieces[number])) direction[number] = norms_[number].direction;
+  team_->gradients.all_reduce(directions).wait();  // each is one process's, and zero is nothing
+  for (int64_t number = 0; number < count; ++number) norms_[number].direction = direction[number];
 }
 
 // All gradients are there: decides on the update.
@@ -203,21 +265,22 @@ Job OptimizerState::judge() {
           numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, coefficient, parameters_[p].weight);
   const auto count = static_cast<int64_t>(slices_.size());
   const auto update = [this, count]() -> Job {
+    if (division_ && has_norms_) share_norms();
     for (size_t p = 0; has_norms_ && p < parameters_.size(); ++p)
       if (const Rule& rule = rules_[parameters_[p].group]; used_[p] && needs_norms(rule, parameters_[p].weight))
         numbers_[p] = with_norms(rule, numbers_[p], norms_of(static_cast<int64_t>(p)));
     return {count,
             [this](int64_t number) {
               const Piece& piece = exchange_->plan().pieces[number];
-              if (used(piece)) apply(rule(piece), numbers_[piece.parameter], slices_[number]);
+              if (used(piece) && keeps(piece)) apply(rule(piece), numbers_[piece.parameter], slices_[number]);
               slices_[number].gradient.reset();
             },
-            [this] { return finish(); }};
+            [this] { return spread(); }};
   };
   return {count,
           [this](int64_t number) {
             const Piece& piece = exchange_->plan().pieces[number];
-            if (!std::holds_alternative<Lamb>(rule(piece)) || !used(piece)) return;
+            if (!std::holds_alternative<Lamb>(rule(piece)) || !used(piece) || !keeps(piece)) return;
             prepare(rule(piece), numbers_[piece.parameter], slices_[number]);
             norms_[number].direction = sum_squares(slices_[number].gradient);
           },
@@ -229,51 +292,6 @@ void OptimizerState::clear(int64_t member) {
   contributions_[member] = {};
   // Weights have changed under any graph that still holds them: autograd is to say so rather than use them.
   for (const auto& parameter : parameters_) parameter.leaves[member].unsafeGetTensorImpl()->bump_version();
-}
-
-std::map<std::string, at::Tensor> OptimizerState::state_dict() const {
-  std::map<std::string, at::Tensor> out;
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    const auto& parameter = parameters_[p];
-    const auto names = state_names(rules_[parameter.group]);
-    for (size_t k = 0; k < names.size(); ++k)
-      out[parameter.name + "." + names[k]] = state_[p][k]
-                                                 .as_strided(parameter.weight.sizes(), parameter.weight.strides())
-                                                 .to(at::kCPU, state_[p][k].scalar_type(), false, true)
-                                                 .contiguous();
-    out[parameter.name + ".step"] = at::scalar_tensor(parameter.updates, at::kLong);
-  }
-  out["steps"] = at::scalar_tensor(steps_, at::kLong);
-  out["loss_scale"] = at::scalar_tensor(loss_scale_, at::kDouble);
-  out["good_steps"] = at::scalar_tensor(good_steps_, at::kLong);
-  return out;
-}
-
-void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& state) {
-  const auto expected = state_dict();
-  std::string wrong;
-  for (const auto& [name, tensor] : expected) {
-    const auto found = state.find(name);
-    if (found == state.end())
-      wrong += text("\n  missing: ", name);
-    else if (found->second.sizes() != tensor.sizes())
-      wrong += text("\n  ", name, ": got ", found->second.sizes(), ", expected ", tensor.sizes());
-  }
-  for (const auto& [name, tensor] : state)
-    if (!expected.contains(name)) wrong += text("\n  unexpected: ", name);
-  require(wrong.empty(), "load_state_dict", "the state is not of this optimiser:", wrong);
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    auto& parameter = parameters_[p];
-    const auto names = state_names(rules_[parameter.group]);
-    for (size_t k = 0; k < names.size(); ++k)
-      state_[p][k]
-          .as_strided(parameter.weight.sizes(), parameter.weight.strides())
-          .copy_(state.at(parameter.name + "." + names[k]));
-    parameter.updates = state.at(parameter.name + ".step").item<int64_t>();
-  }
-  steps_ = state.at("steps").item<int64_t>();
-  loss_scale_ = state.at("loss_scale").item<double>();
-  good_steps_ = state.at("good_steps").item<int64_t>();
 }
 
 }  // namespace lockstep::parallel

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,10 @@
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/replica.h"
 #include "parallel/crew.h"
+#include "parallel/gradient_compressor.h"
 #include "parallel/gradient_exchange.h"
 #include "parallel/rule_apply.h"
+#include "parallel/state_division.h"
 #include "parallel/team_state.h"
 
 namespace lockstep::parallel {
@@ -30,6 +33,7 @@ struct OptimizedParameter {
 struct Contribution {
   double weight = 0;
   double loss = 0;  // the sum of weight times loss
+  Told told{};
   const Optimizer* handle = nullptr;
 };
 
@@ -52,14 +56,26 @@ class OptimizerState {
   /// After the step, by each member for its own gradients.
   void clear(int64_t member);
 
+  /// Throws Error where a part of the state lies in other processes; whole_state() has it, collectively over processes.
   std::map<std::string, at::Tensor> state_dict() const;
+  std::map<std::string, at::Tensor> whole_state() const;
+  /// The part that is the same in all processes.
+  std::map<std::string, at::Tensor> common_state() const;
   void load_state_dict(const std::map<std::string, at::Tensor>& state);
 
  private:
   void check_handles() const;
   void sum_contributions();
   void plan(std::span<const int64_t> order);
+  void prepare_next();
+  Job spread();
   Job finish();
+  void share_norms();
+  Span kept(int64_t parameter) const;
+  bool keeps(const Piece& piece) const;
+  at::Tensor in_shape(int64_t parameter, const at::Tensor& flat) const;
+  void add_slots(std::map<std::string, at::Tensor>& out, bool gathers) const;
+  std::map<std::string, std::vector<int64_t>> state_sizes() const;
   RuleSlice slice(int64_t piece) const;
   bool used(const Piece& piece) const { return used_[piece.parameter]; }
   const Rule& rule(const Piece& piece) const { return rules_[parameters_[piece.parameter].group]; }
@@ -75,7 +91,11 @@ class OptimizerState {
   std::vector<OptimizedParameter> parameters_;
   std::vector<Rule> rules_;
   FlatLayout layout_;
-  std::vector<std::array<at::Tensor, 3>> state_;  // [parameter][slot]: flat, in the weight's order of memory
+  std::vector<at::Tensor> flats_;  // [parameter] the weight as a row of memory
+  std::optional<StateDivision> division_;
+  std::unique_ptr<GradientCompressor> compressor_;
+  bool compresses_ = false;                       // in this step
+  std::vector<std::array<at::Tensor, 3>> state_;  // [parameter][slot]: what is kept here, in the weight's order
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<RuleSlice> slices_;  // [piece]; gradients are of this step
   bool has_norms_ = false;

@@ -24,6 +24,8 @@ struct Replica::State {
   int64_t steps = 0;
   int64_t watch_every = 0;
   bool watch_buffers = false;
+
+  Timeline& timeline() const { return team->timelines[member]; }
 };
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
@@ -91,7 +93,9 @@ void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double
   if (weight == 0 && !loss.defined()) return;
   require(loss.defined() && loss.numel() == 1, "backward", "the loss is ",
           loss.defined() ? text("of sizes ", loss.sizes()) : "undefined", ", expected one number, or weight 0");
-  if (weight > 0) {
+  state_->timeline().enter(Phase::backward);
+  // With weight 0 too: where batch norms are synchronised, the other replicas' backward passes wait for this one's.
+  if (weight > 0 || loss.requires_grad()) {
     // The gradient of a sum over the share; step() divides by the sum of all weights.
     const double scale = weight * optimizer.state_->loss_scale();
     torch::autograd::backward({loss}, {at::full_like(loss, scale, loss.options().requires_grad(false))});
@@ -103,6 +107,7 @@ void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double
 
 void Replica::backward(const at::Tensor& loss, const Optimizer& optimizer, double weight) {
   collect(loss, optimizer, weight);
+  state_->timeline().enter(Phase::forward);
 }
 
 StepResult Replica::step(const at::Tensor& loss, Optimizer& optimizer, double weight) {
@@ -117,19 +122,41 @@ StepResult Replica::step(Optimizer& optimizer) {
   State& mine = *state_;
   TeamState& team = *mine.team;
   OptimizerState& state = *optimizer.state_;
+  mine.timeline().enter(Phase::update);
   for (const auto& network : team.networks) check_unchanged(*network, mine.member);
   if (optimizer.schedule_)
     for (size_t g = 0; g < optimizer.rules_.size(); ++g)
       set_learning_rate(optimizer.rules_[g], optimizer.initial_lr_[g] * optimizer.schedule_(state.steps()));
   state.contribution(mine.member).handle = &optimizer;
   state.exchange().complete(mine.member);
-  team.crew->meet(mine.member, "step", [&] { return state.step(); });
+  team.crew->meet(
+      mine.member, "step", [&] { return state.step(); }, Phase::update);
   const StepResult result = state.result();
   state.clear(mine.member);
   ++mine.steps;
+  mine.timeline().end_step();
+  mine.timeline().begin_step(mine.steps);
   begin_step();
   if (mine.watch_every > 0 && state.steps() % mine.watch_every == 0) compare(optimizer, mine.watch_buffers);
   return result;
+}
+
+void Replica::tell(const Optimizer& optimizer, size_t slot, double value) const {
+  require(optimizer.state_ != nullptr, "tell", "the optimiser is empty, expected one made by optimizer()");
+  Told& told = optimizer.state_->contribution(state_->member).told;
+  require(slot < told.size(), "tell", "slot is ", slot, ", expected 0 to ", told.size() - 1);
+  told[slot] += value;
+}
+
+std::map<std::string, at::Tensor> Replica::state_dict(const Optimizer& optimizer) {
+  using State = std::map<std::string, at::Tensor>;
+  require(optimizer.state_ != nullptr, "state_dict", "the optimiser is empty, expected one made by optimizer()");
+  TeamState& team = *state_->team;
+  team.crew->meet(state_->member, "state_dict", [&]() -> Job {
+    team.saved = std::make_shared<const State>(optimizer.state_->whole_state());
+    return {};
+  });
+  return *team.saved;
 }
 
 int64_t Replica::steps() const {
@@ -139,7 +166,12 @@ int64_t Replica::steps() const {
 void Replica::set_steps(int64_t steps) {
   require(steps >= 0, "set_steps", "steps is ", steps, ", expected 0 or more");
   state_->steps = steps;
+  state_->timeline().renumber(steps);
   begin_step();
+}
+
+Timings Replica::timings() const {
+  return state_->timeline().timings();
 }
 
 void Replica::begin_step() {
@@ -170,6 +202,7 @@ void Replica::barrier() {
 at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Span)>& body) {
   require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
           ", expected at least 1 of each");
+  const PhaseScope evaluating(Phase::evaluate);
   std::vector<bool> trained;
   for (const auto& network : state_->team->networks) {
     trained.push_back(network->networks[state_->member]->is_training());
@@ -199,7 +232,7 @@ void Replica::watch_divergence(const Optimizer& optimizer, int64_t every, bool b
 void Replica::compare(const Optimizer& optimizer, bool buffers) {
   NamedTensors tensors;
   for (const auto& parameter : optimizer.state_->parameters()) tensors.emplace_back(parameter.name, parameter.weight);
-  for (const auto& [name, tensor] : optimizer.state_->state_dict()) tensors.emplace_back(name, tensor);
+  for (const auto& [name, tensor] : optimizer.state_->common_state()) tensors.emplace_back(name, tensor);
   for (const auto& network : state_->team->networks)
     if (buffers)
       for (const auto& buffer : network->networks[state_->member]->named_buffers())

@@ -83,6 +83,30 @@ void copy_buffers(const Module& from, const Module& to) {
     if (source[b].defined() && !source[b].is_same(target[b])) target[b].copy_(source[b]);
 }
 
+// named_parameters() puts names together: 60 of them took tens of microseconds each step.
+struct Peek : Module {
+  static const torch::OrderedDict<std::string, at::Tensor>& parameters(const Module& module) {
+    return module.*&Peek::parameters_;
+  }
+};
+
+void watch(const Module& module, std::vector<WatchedModule>& into) {
+  WatchedModule watched{&module, {}, {}};
+  for (const auto& child : module.children()) watched.children.push_back(child.get());
+  for (const auto& item : Peek::parameters(module)) watched.parameters.push_back(item.value().unsafeGetTensorImpl());
+  into.push_back(std::move(watched));
+  for (const auto& child : module.children()) watch(*child, into);
+}
+
+bool is_unchanged(const WatchedModule& watched) {
+  const auto& parameters = Peek::parameters(*watched.module);
+  if (parameters.size() != watched.parameters.size()) return false;
+  for (size_t p = 0; p < watched.parameters.size(); ++p)
+    if (parameters[p].value().unsafeGetTensorImpl() != watched.parameters[p]) return false;
+  return std::ranges::equal(watched.module->children(), watched.children, {},
+                            [](const std::shared_ptr<Module>& child) { return child.get(); });
+}
+
 // Replica 0 is on process 0.
 void broadcast(const TeamState& team, const SharedNetwork& shared) {
   if (!team.has_other_processes()) return;
@@ -112,12 +136,15 @@ std::unique_ptr<SharedNetwork> share_networks(const TeamState& team, std::vector
     shared->weights.point_data(mine.tensors);
     copy_buffers(*shared->networks[0], *network);
     shared->parameters.push_back(mine.tensors);
+    watch(*network, shared->watched.emplace_back());
   }
   shared->has_optimizer.assign(first.tensors.size(), false);
   return shared;
 }
 
 void check_unchanged(const SharedNetwork& network, int64_t member) {
+  if (std::ranges::all_of(network.watched[member], is_unchanged)) return;
+  // A module that came or went need not bring or take a parameter.
   const auto now = parameters_of(*network.networks[member]).tensors;
   const auto& then = network.parameters[member];
   require(std::ranges::equal(now, then, [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); }), "step",

@@ -61,6 +61,12 @@ void check_agreement(const TeamState& team) {
             " has other replicas, seed, order or blocks than process 0, expected the same options everywhere");
 }
 
+void write_spans(const TeamState& team, const std::string& file) {
+  std::vector<TraceThread> threads;
+  for (int64_t m = 0; m < team.members(); ++m) threads.push_back({team.block.begin + m, &team.timelines[m]});
+  write_trace(file, team.options.group.rank(), threads);
+}
+
 }  // namespace
 
 at::Tensor TeamState::sum_rows(const at::Tensor& rows, const comm::Group& group) const {
@@ -75,7 +81,10 @@ at::Tensor TeamState::sum_rows(const at::Tensor& rows, const comm::Group& group)
     to.push_back(static_cast<std::byte*>(nodes.back().mutable_data_ptr()));
   }
   reduce(program, ReduceOp::sum, rows.scalar_type(), from, to, rows.size(1));
-  if (has_other_processes()) group.all_reduce_blocks(placement, nodes, nodes[0]).wait();
+  if (has_other_processes()) {
+    const PhaseScope waiting(Phase::exposed);
+    group.all_reduce_blocks(placement, nodes, nodes[0]).wait();
+  }
   return nodes[0];
 }
 
@@ -142,6 +151,10 @@ const comm::Group& Team::group() const {
   return state_->options.group;
 }
 
+int64_t Team::bytes_sent() const {
+  return state_->gradients.bytes_sent() + state_->control.bytes_sent();
+}
+
 std::string Team::describe() const {
   const TeamState& team = *state_;
   std::string out = text(replicas(), replicas() == 1 ? " replica" : " replicas");
@@ -157,11 +170,21 @@ std::string Team::describe() const {
          (team.has_other_processes() ? " here" : "");
 }
 
+std::vector<Timings> Team::timings() const {
+  require(state_->crew == nullptr, "Team::timings", "the team is running, expected a run that has ended");
+  std::vector<Timings> all;
+  for (const Timeline& timeline : state_->timelines) all.push_back(timeline.timings());
+  return all;
+}
+
 void Team::run(const std::function<void(Replica&)>& body) const {
   TeamState& team = *state_;
   require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
   team.crew = std::make_unique<Crew>(team.members(), team.permits);
   team.brought.assign(team.members(), nullptr);
+  const std::string trace = trace_file(team.options.group.rank(), team.options.group.size());
+  team.timelines.clear();
+  for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
   std::vector<std::thread> threads;
   for (int64_t m = 0; m < team.members(); ++m)
     threads.emplace_back([&, m] {
@@ -171,7 +194,9 @@ void Team::run(const std::function<void(Replica&)>& body) const {
         CrewPeers peers(team, m);
         const PeersScope peers_scope(&peers);
         const RandomScope random_scope(RandomKey{team.options.seed, kSetupDraws});
+        const TimelineScope timeline(&team.timelines[m]);
         team.crew->enter(m);
+        team.timelines[m].begin_step(0);
         Replica me(state_, m);
         body(me);
         team.crew->leave();
@@ -180,10 +205,13 @@ void Team::run(const std::function<void(Replica&)>& body) const {
       }
     });
   for (auto& thread : threads) thread.join();
+  for (Timeline& timeline : team.timelines) timeline.close();
+  if (!trace.empty()) write_spans(team, trace);
   const auto crew = std::move(team.crew);
   team.networks.clear();
   team.gathered.reset();
   team.made.reset();
+  team.saved.reset();
   if (!crew->error()) return;
   const int64_t replica = team.block.begin + crew->failed_member();
   if (team.has_other_processes())

@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 
 #include "lockstep/core/flat.h"
 #include "lockstep/core/peers.h"
+#include "lockstep/core/timeline.h"
 #include "lockstep/parallel/team.h"
 #include "parallel/crew.h"
 
@@ -20,12 +23,20 @@ namespace lockstep::parallel {
 /// What is drawn in a run: before the first network is shared, and in a step.
 inline constexpr uint64_t kSetupDraws = 1, kStepDraws = 2;
 
+/// What a module held when it was shared.
+struct WatchedModule {
+  const torch::nn::Module* module = nullptr;
+  std::vector<const torch::nn::Module*> children;
+  std::vector<const c10::TensorImpl*> parameters;
+};
+
 /// A network that all replicas share, as this process holds it.
 struct SharedNetwork {
   std::vector<std::shared_ptr<torch::nn::Module>> networks;  // one a replica of this process
   std::vector<std::string> names;                            // of the parameters, tied ones once
   FlatBuffer weights;
   std::vector<std::vector<at::Tensor>> parameters;  // [replica here][parameter]: leaves that alias the weights
+  std::vector<std::vector<WatchedModule>> watched;  // [replica here][module]
   std::vector<bool> has_optimizer;                  // a parameter
 };
 
@@ -46,8 +57,10 @@ struct TeamState {
   std::unique_ptr<Crew> crew;
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
+  std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
   at::Tensor gathered;
   std::shared_ptr<OptimizerState> made;
+  std::shared_ptr<const std::map<std::string, at::Tensor>> saved;
 
   /// Crew::meet where every member brings something: `on_last` sees what all brought.
   template <class T>

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/parallel/team.h"
 #include "support/thread_peers.h"
 
 namespace lockstep::parallel {
@@ -101,6 +103,33 @@ TEST(ConvertSyncBatchNorm, EvaluationUsesTheRunningStatistics) {
     const c10::InferenceMode inference;
     EXPECT_TRUE(at::equal(layer->forward(x), plain->forward(x)));
   });
+}
+
+// The other replicas' backward passes wait for it.
+TEST(ConvertSyncBatchNorm, AShareWithoutExamplesTakesPartInATeamsStep) {
+  at::manual_seed(1);
+  const auto images = at::randn({4, 3, 2, 2}, at::kDouble);
+  const auto train = [&](int64_t replicas) {
+    at::manual_seed(2);
+    Net made;
+    made->to(at::kDouble);
+    convert_sync_batchnorm(made);
+    std::vector<at::Tensor> weights;
+    Team::create({.replicas = replicas, .devices = "cpu:2"}).run([&](Replica& me) {
+      auto net = me.share(made);
+      auto optimizer = me.optimizer(Sgd{.lr = 0.1});
+      const auto mine = me.number() == 0 ? images : images.slice(0, 0, 0);  // the first has all of them
+      const auto y = net->forward(mine);
+      const auto loss = mine.size(0) > 0 ? y.pow(3).mean() : y.sum();
+      me.step(loss, optimizer, static_cast<double>(mine.size(0)));
+      if (me.number() != 0) return;
+      for (const auto& parameter : net->parameters()) weights.push_back(parameter.detach().clone());
+    });
+    return weights;
+  };
+  const auto one = train(1), three = train(3);
+  ASSERT_EQ(one.size(), three.size());
+  for (size_t p = 0; p < one.size(); ++p) EXPECT_TRUE(at::allclose(three[p], one[p], 1e-10, 1e-12)) << p;
 }
 
 TEST(ConvertSyncBatchNorm, RefusesWhatCannotBeMarked) {

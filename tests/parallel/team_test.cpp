@@ -375,5 +375,19 @@ TEST(Team, RefusesParametersThatCameLater) {
       ThrowsMessage<ReplicaError>(HasSubstr("register every parameter before share()")));
 }
 
+TEST(Team, RefusesModulesThatCameLaterIfTheyHaveParameters) {
+  const auto step_with = [](const std::shared_ptr<torch::nn::Module>& late) {
+    Team::create({.devices = "cpu:1"}).run([&](Replica& me) {
+      auto net = me.share(make(torch::kFloat));
+      auto optimizer = me.optimizer(Sgd{});
+      net->conv->register_module("late", late);
+      me.step(net->forward(batch(2, torch::kFloat).inputs).sum(), optimizer);
+    });
+  };
+  EXPECT_THAT([&] { step_with(torch::nn::Linear(2, 2).ptr()); },
+              ThrowsMessage<ReplicaError>(HasSubstr("the network has 6 parameters, 4 when it was shared")));
+  step_with(torch::nn::ReLU().ptr());
+}
+
 }  // namespace
 }  // namespace lockstep::parallel

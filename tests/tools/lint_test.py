@@ -42,6 +42,11 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(self.problems({"src/sparse/map.cpp": '#include "lockstep/comm/group.h"\n'})), 1)
         self.assertEqual(len(self.problems({"tests/data/order_test.cpp": '#include "lockstep/parallel/team.h"\n'})), 1)
 
+    def test_a_layer_s_tests_may_see_more_than_the_layer(self):
+        line = '#include "lockstep/parallel/team.h"\n'
+        self.assertEqual(self.problems({"tests/models/placement_test.cpp": line}), [])
+        self.assertEqual(len(self.problems({"src/models/lenet.cpp": line})), 1)
+
     def test_angle_brackets_hide_nothing(self):
         self.assertEqual(len(self.problems({"src/core/tree.cpp": "#include <lockstep/comm/group.h>\n"})), 1)
 

@@ -54,6 +54,9 @@ class Group {
   std::string backend() const;
   /// The default timeout of its operations.
   std::chrono::milliseconds timeout() const;
+  /// The bytes that this process has sent to others for operations of this group (not of those split off it). Memory
+  /// that threads share is not sent.
+  int64_t bytes_sent() const;
 
   /// In place: every rank's tensors become their sum, mean, minimum or maximum over all ranks.
   Work all_reduce(const TensorList& tensors, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;

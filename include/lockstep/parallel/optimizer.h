@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/parallel/rule.h"
+#include "lockstep/parallel/wire.h"
 
 namespace lockstep::parallel {
 
@@ -32,6 +33,12 @@ struct OptimizerOptions {
   /// in a row double it. 0: off.
   double initial_scale = 0;
   int64_t growth_interval = 2000;
+  /// What of the gradients replicas send each other: see wire.h.
+  Wire wire = {};
+  /// Divides the rules' state (momenta, ...) over the processes, as ZeRO-1 does: each keeps and updates its part of the
+  /// weights, then all gather the weights. The same bits as without, and the same checkpoints; with P processes a
+  /// P-th of the state in each, and half as many bytes again between them. Nothing changes in a single process.
+  bool divide_state = false;
 };
 
 /// One replica's handle on the optimiser that all replicas share. The state (momenta, ...) exists once a process.
@@ -55,10 +62,11 @@ class Optimizer {
   double loss_scale() const;
 
   /// Everything that training on depends on: "NAME.exp_avg", "NAME.step", ... of every parameter, "steps" and
-  /// "loss_scale". Copies, on the CPU.
+  /// "loss_scale". Copies, on the CPU. Throws Error where a part of it lies in other processes (divide_state, or the
+  /// residuals of a wire): Replica::state_dict, which all call, has it all.
   std::map<std::string, at::Tensor> state_dict() const;
   /// Throws Error that lists what is missing, unexpected or of another shape. Called by one replica of each process,
-  /// while the others don't step; the values must be the same on all processes.
+  /// while the others don't step; the values must be the same on all processes, each of which takes its part.
   void load_state_dict(const std::map<std::string, at::Tensor>& state) const;
 
  private:

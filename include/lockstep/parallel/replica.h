@@ -5,10 +5,14 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <array>
 #include <concepts>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
+#include "lockstep/core/timeline.h"
 #include "lockstep/core/tree.h"
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/team.h"
@@ -26,6 +30,9 @@ struct ShareOptions {
   MemoryFormat memory_format = MemoryFormat::automatic;
 };
 
+/// Numbers that replicas add up along with a step: see Replica::tell.
+using Told = std::array<double, 8>;
+
 /// What a step did, the same on every replica.
 struct StepResult {
   /// The mean of the losses over all replicas, weighted as the gradients are.
@@ -36,6 +43,8 @@ struct StepResult {
   double gradient_norm = 0;
   /// False where loss scaling left the update out.
   bool updated = true;
+  /// The sums of what all replicas told.
+  Told told{};
 };
 
 /// One of R replicas, as the code inside Team::run sees itself. All replicas make the same calls in the same order.
@@ -74,7 +83,9 @@ class Replica {
 
   /// This replica's backward pass: gradients are added to those that are there. `loss` is the mean over a share of
   /// `weight` examples (or tokens): gradients and losses of all replicas are averaged with these weights when step()
-  /// comes, so uneven shares count as one batch would. A share without examples has weight 0 and an undefined loss.
+  /// comes, so uneven shares count as one batch would. A share without examples has weight 0 and an undefined loss; but
+  /// where batch norms are synchronised it goes through the network like any other, since the others wait for it there,
+  /// and its loss is one of nothing, such as the sum of its logits.
   void backward(const at::Tensor& loss, const Optimizer& optimizer, double weight = 1);
 
   /// Collective. backward(), then the sum over all replicas in the tree's order, then the update of the weights, and
@@ -83,12 +94,24 @@ class Replica {
   /// Only the update, for gradients that backward() calls have left.
   StepResult step(Optimizer& optimizer);
 
+  /// Adds to number `slot` of those that travel with the coming step, at no cost of their own: correct answers, a wish
+  /// to stop. They are summed in float64 and in the tree's order.
+  void tell(const Optimizer& optimizer, size_t slot, double value) const;
+
+  /// Collective. The optimiser's whole state, wherever its parts lie, on every replica: what Optimizer::state_dict
+  /// gives where that can.
+  std::map<std::string, at::Tensor> state_dict(const Optimizer& optimizer);
+
   /// The steps made so far, with whatever optimiser. Random layers draw by (seed, step, replica, number of the draw in
   /// the step), from the first share() on; before that, by (seed, number of the draw), so that the networks that the
   /// replicas make are alike.
   int64_t steps() const;
   /// For a run that goes on: the steps that it had made.
   void set_steps(int64_t steps);
+
+  /// Where this replica's time went, from the start of the run to the end of the last step. The caller's own code
+  /// counts as forward, but for what it marks itself: `PhaseScope reading(Phase::data)`.
+  Timings timings() const;
 
   /// Collective. The sum over all replicas of a small tensor, in float64 and in the tree's order; the same bits on
   /// each.

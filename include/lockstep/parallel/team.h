@@ -9,6 +9,7 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/core/device.h"
+#include "lockstep/core/timeline.h"
 #include "lockstep/core/tree.h"
 
 namespace lockstep::parallel {
@@ -61,13 +62,22 @@ class Team {
   Span block() const;
   const Placement& placement() const;
   const comm::Group& group() const;
+  /// The bytes that this process has sent to others so far: gradients, losses, statistics, states.
+  int64_t bytes_sent() const;
   /// One line: "8 replicas on 2 processes (4+4), 2 threads here".
   std::string describe() const;
 
   /// Runs body(me) once for each replica of this process, each on a thread of its own, and joins them. An exception in
   /// one stops the others, here and in the other processes, and comes out as a ReplicaError with that replica's number
   /// (replica_error.h), once all have been joined. May be called again, not from within.
+  ///
+  /// With LOCKSTEP_TRACE=FILE in the environment the replicas' spans (core/timeline.h) are added to that file at the
+  /// end, one file a process.
   void run(const std::function<void(Replica&)>& body) const;
+
+  /// Where the time of the last run went, one a replica of this process. Throws Error while a run is under way:
+  /// a replica sees its own (Replica::timings).
+  std::vector<Timings> timings() const;
 
  private:
   explicit Team(std::shared_ptr<TeamState> state) : state_(std::move(state)) {}

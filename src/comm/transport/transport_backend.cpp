@@ -6,6 +6,7 @@
 
 #include "comm/device.h"
 #include "comm/transport/algorithms.h"
+#include "comm/transport/counting.h"
 #include "comm/transport/executor.h"
 #include "lockstep/core/error.h"
 
@@ -25,7 +26,9 @@ std::chrono::milliseconds patience(std::chrono::milliseconds timeout) {
 class TransportBackend : public Backend {
  public:
   TransportBackend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout)
-      : transport_(std::move(transport)), timeout_(timeout), debug_(debug_mode()) {}
+      : transport_(std::make_shared<CountingTransport>(std::move(transport))),
+        timeout_(timeout),
+        debug_(debug_mode()) {}
 
   ~TransportBackend() override { transport_->close(); }
 
@@ -34,6 +37,7 @@ class TransportBackend : public Backend {
   std::string name() const override { return transport_->name(); }
   at::Device device() const override { return transport_->device(); }
   std::chrono::milliseconds timeout() const override { return timeout_; }
+  int64_t bytes_sent() const override { return transport_->bytes_sent(); }
 
   std::shared_ptr<WorkState> post(Call call) override {
     const auto start = Clock::now();
@@ -132,7 +136,7 @@ class TransportBackend : public Backend {
     transport_->close();
   }
 
-  const std::shared_ptr<Transport> transport_;
+  const std::shared_ptr<CountingTransport> transport_;
   const std::chrono::milliseconds timeout_;
   const bool debug_;
   mutable std::mutex mutex_;

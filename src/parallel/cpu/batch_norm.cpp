@@ -49,6 +49,12 @@ at::Tensor computable(const at::Tensor& x, at::MemoryFormat format) {
 
 template <class T>
 std::vector<T> values(const at::Tensor& statistic) {
+  if (statistic.scalar_type() == at::kDouble && statistic.is_contiguous()) {
+    const double* data = statistic.const_data_ptr<double>();
+    std::vector<T> out(static_cast<size_t>(statistic.numel()));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(data[i]);
+    return out;
+  }
   const at::Tensor given = statistic.to(c10::CppTypeToScalarType<T>::value).contiguous();
   return {given.const_data_ptr<T>(), given.const_data_ptr<T>() + given.numel()};
 }

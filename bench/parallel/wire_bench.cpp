@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// What compressing gradients costs and saves: LeNet on Fashion-MNIST, one epoch with each wire, two processes. Loss,
+// accuracy on the test set, bytes between processes.
+//   parallel_wire_bench [--data FOLDER] [--json FILE]
+#include <torch/nn.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/numerics.h"
+#include "lockstep/core/permutation.h"
+#include "lockstep/core/random.h"
+#include "lockstep/parallel/replica.h"
+#include "lockstep/parallel/team.h"
+#include "parallel/networks.h"
+#include "support/peer.h"
+
+namespace lockstep::bench {
+namespace {
+
+using torch::Tensor;
+
+constexpr int64_t kBatch = 256;
+constexpr const char* kFolder = "/usr/share/datasets/fashion-mnist";  // Debian: dataset-fashion-mnist
+
+// An IDX file as it comes: a header of `skip` bytes, then bytes.
+Tensor read_idx(const std::string& file, int64_t skip, const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  count += skip;
+  auto bytes = torch::empty({count}, torch::kByte);
+  const gzFile in = gzopen(file.c_str(), "rb");
+  require(in != nullptr, "wire_bench", "cannot open '", file, "'");
+  const int64_t got = gzread(in, bytes.data_ptr(), static_cast<unsigned>(count));
+  gzclose(in);
+  require(got == count, "wire_bench", "'", file, "' holds ", got, " bytes, expected ", count);
+  return bytes.slice(0, skip).view(sizes).clone();
+}
+
+struct Images {
+  Tensor pixels, labels;
+};
+
+Images read_images(const std::string& folder, const std::string& part, int64_t count) {
+  const auto pixels = read_idx(folder + "/" + part + "-images-idx3-ubyte.gz", 16, {count, 1, 28, 28});
+  const auto labels = read_idx(folder + "/" + part + "-labels-idx1-ubyte.gz", 8, {count});
+  return {pixels.to(torch::kFloat).div_(255).sub_(0.2860).div_(0.3530), labels.to(torch::kLong)};
+}
+
+// Answers: seconds a step, the mean loss of the last 50 steps, accuracy, bytes a step that one process sends.
+void serve(const std::string& wire, const std::string& folder) {
+  tune_allocator();
+  pin_numerics();
+  const auto train = read_images(folder, "train", 60000), test = read_images(folder, "t10k", 10000);
+  const auto order = permutation_(torch::empty({60000}, torch::kLong), RandomKey{1, 1}, 60000);
+  const auto team = parallel::Team::create({.replicas = 4, .devices = "cpu:1", .group = comm::connect(), .seed = 1});
+  team.run([&](parallel::Replica& me) {
+    auto net = me.share(LeNet());
+    auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05, .momentum = 0.9}, {.wire = parallel::parse_wire(wire)});
+    int64_t steps = 0;
+    if (me.number() == team.block().begin) std::cin >> steps;
+    steps = static_cast<int64_t>(me.sum(torch::full({1}, static_cast<double>(steps))).item<double>()) /
+            team.placement().processes();
+    const int64_t before = team.bytes_sent();
+    const auto start = std::chrono::steady_clock::now();
+    double loss = 0;
+    for (int64_t step = 0; step < steps; ++step) {
+      const auto ids = me.share_of(order.slice(0, step * kBatch % 59904, step * kBatch % 59904 + kBatch));
+      const auto result = me.step(torch::nn::functional::cross_entropy(net->forward(train.pixels.index_select(0, ids)),
+                                                                       train.labels.index_select(0, ids)),
+                                  optimizer);
+      if (step >= steps - 50) loss += result.loss / 50;
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double bytes = static_cast<double>(team.bytes_sent() - before) / static_cast<double>(steps);
+    const auto right = me.evaluate(10000, 500, [&](Span span) {
+      const auto logits = net->forward(test.pixels.slice(0, span.begin, span.end));
+      return logits.argmax(1).eq(test.labels.slice(0, span.begin, span.end)).sum();
+    });
+    if (me.number() == 0)
+      std::cout << seconds / static_cast<double>(steps) << " " << loss << " " << right.item<double>() / 1e4 << " "
+                << bytes << "\n"
+                << std::flush;
+  });
+}
+
+int compare(const std::string& self, const std::string& folder, const std::string& json) {
+  nlohmann::json results = nlohmann::json::array();
+  if (!std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) {
+    std::printf("no Fashion-MNIST in %s (Debian: dataset-fashion-mnist): nothing was measured\n", folder.c_str());
+  } else {
+    std::printf("LeNet on Fashion-MNIST, 4 replicas on 2 processes, batch %ld, one epoch\n", static_cast<long>(kBatch));
+    int port = 30000 + getpid() % 20000;
+    for (const char* wire : {"none", "bf16", "fp16", "top_k:0.01", "top_k:0.05", "power_sgd:1", "power_sgd:4"}) {
+      std::vector<std::string> commands;
+      ++port;
+      for (int rank = 0; rank < 2; ++rank)
+        commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " '", self,
+                                "' --serve ", wire, " '", folder, "'"));
+      Peer peer(commands);
+      peer.run(60000 / kBatch);
+      const auto& answer = peer.answer();
+      require(answer.size() == 4, "wire_bench", "a contender answered ", answer.size(), " numbers, expected 4");
+      std::printf("  %-12s loss %.4f, accuracy %.4f, %8.1f KiB a step and process, %6.2f ms a step\n", wire, answer[1],
+                  answer[2], answer[3] / 1024, 1e3 * answer[0]);
+      std::fflush(stdout);
+      results.push_back({{"wire", wire},
+                         {"loss", answer[1]},
+                         {"accuracy", answer[2]},
+                         {"bytes_per_step", answer[3]},
+                         {"ms_per_step", 1e3 * answer[0]}});
+    }
+  }
+  if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == "--serve") {
+    serve(argv[2], argv[3]);
+    return 0;
+  }
+  std::string folder = kFolder, json;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view option = argv[i];
+    require(option == "--data" || option == "--json", "wire_bench", "unknown option '", option,
+            "', expected --data FOLDER or --json FILE");
+    (option == "--data" ? folder : json) = argv[i + 1];
+  }
+  char self[4096] = {};
+  require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "wire_bench", "cannot read /proc/self/exe");
+  return compare(self, folder, json);
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/placements.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <ostream>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "support/threads.h"
+
+namespace lockstep::testing {
+namespace {
+
+bool has_gloo() {
+  return std::ranges::count(comm::backends(), "gloo") > 0;
+}
+
+}  // namespace
+
+bool run_ranks(int count, const std::function<void(const comm::Group&)>& body) {
+  if (count == 1) {
+    body(comm::Group());
+    return true;
+  }
+  if (!has_gloo()) return false;
+  static std::atomic<int> jobs = 0;
+  const std::string job = text("test-", getpid(), "-", jobs++);
+  run_threads(count, [&](int rank) {
+    comm::Environment place;
+    place.launcher = "a test";
+    place.rank = place.local_rank = rank;
+    place.size = place.local_size = count;
+    place.store_host = "127.0.0.1";
+    place.job = job;
+    comm::ConnectOptions options;
+    options.backend = "gloo";
+    options.timeout = std::chrono::seconds(60);
+    body(comm::connect(place, options));
+  });
+  return true;
+}
+
+std::ostream& operator<<(std::ostream& out, const Placed& placed) {
+  return out << placed.ranks << " x " << placed.devices;
+}
+
+std::vector<Placed> placements() {
+  std::vector<Placed> all{{1, "cpu:2"}, {1, "cpu:1"}, {1, "cpu:8"}};
+  if (has_gloo()) all.insert(all.end(), {{2, "cpu:2"}, {3, "cpu:1", {3, 3, 2}}});
+  return all;
+}
+
+State run_placed(const Placed& placed, const parallel::TeamOptions& recipe,
+                 const std::function<State(parallel::Replica&)>& body) {
+  State out;
+  std::mutex mutex;
+  const bool ran = run_ranks(placed.ranks, [&](const comm::Group& group) {
+    parallel::TeamOptions options = recipe;
+    options.group = group;
+    options.devices = placed.devices;
+    options.blocks = placed.blocks;
+    parallel::Team::create(options).run([&](parallel::Replica& me) {
+      State mine = body(me);
+      const std::lock_guard lock(mutex);
+      if (me.number() == 0) out = std::move(mine);
+    });
+  });
+  EXPECT_TRUE(ran) << "this build cannot join " << placed.ranks << " ranks";
+  return out;
+}
+
+State state_of(parallel::Replica& me, const torch::nn::Module& network, const parallel::Optimizer& optimizer) {
+  State state;
+  for (const auto& [name, tensor] : me.state_dict(optimizer)) state["optimizer." + name] = tensor.clone();
+  for (const auto& item : network.named_parameters()) state["weight." + item.key()] = item.value().detach().clone();
+  for (const auto& item : network.named_buffers()) state["buffer." + item.key()] = item.value().clone();
+  return state;
+}
+
+void expect_equal(const State& a, const State& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) {
+    ASSERT_TRUE(b.contains(name)) << name;
+    EXPECT_TRUE(at::equal(tensor, b.at(name))) << name;
+  }
+}
+
+State expect_same_everywhere(const parallel::TeamOptions& recipe,
+                             const std::function<State(parallel::Replica&)>& body) {
+  State first;
+  for (const Placed& placed : placements()) {
+    SCOPED_TRACE(placed);
+    const State state = run_placed(placed, recipe, body);
+    EXPECT_FALSE(state.empty());
+    if (first.empty())
+      first = state;
+    else
+      expect_equal(state, first);
+  }
+  return first;
+}
+
+}  // namespace lockstep::testing
