@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "lockstep/core/tree.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/order.h"
+#include "lockstep/data/transforms.h"
+
+namespace lockstep::data {
+
+/// What becomes of the last batch of an epoch where the batch size does not divide its positions.
+enum class Tail : uint8_t {
+  exact,      ///< it is smaller: each position is used exactly once
+  drop_last,  ///< it is left out
+  pad         ///< its shares are filled up to their usual size with rows that don't count
+};
+
+/// "exact", "drop_last" or "pad"; parse_tail throws Error on any other text.
+const char* to_string(Tail tail) noexcept;
+Tail parse_tail(std::string_view text);
+
+/// A place in the data, the same for all replicas and in every placement: all the state that the data has.
+struct Cursor {
+  int64_t epoch = 0;
+  int64_t step = 0;  ///< batches of this epoch that come before
+
+  bool operator==(const Cursor&) const = default;
+  auto operator<=>(const Cursor&) const = default;
+};
+
+/// One replica's share of one global batch. With n rows:
+struct Batch {
+  at::Tensor ids;             ///< [n] int64; -1 in rows that don't count
+  at::Tensor inputs;          ///< [n, C, H, W] float32
+  at::Tensor targets;         ///< [n, ...] int64; -100, which PyTorch's losses ignore, in rows that don't count
+  int64_t count = 0;          ///< rows that count, the first ones: the weight of this share; n except with Tail::pad
+  int64_t global_count = 0;   ///< of all replicas' shares together
+  Cursor at;                  ///< where it lies: epoch, and step in the epoch
+  Cursor next;                ///< the place after it, to resume from
+  double waited_seconds = 0;  ///< how long its replica has waited for it
+
+  bool last_of_epoch() const { return next.epoch != at.epoch; }
+};
+
+struct LoaderOptions {
+  /// The size of the global batch: part of the recipe.
+  int64_t batch = 256;
+  /// R, over which each batch is cut, and those of them that are served here: all when empty.
+  int64_t replicas = 1;
+  std::optional<Span> block{};
+  Tail tail = Tail::exact;
+  Transforms transforms{};
+  /// What random transforms draw from.
+  uint64_t seed = 0;
+  /// Of [n, C, H, W] inputs.
+  Layout layout = Layout::contiguous;
+  /// Threads that read ahead; 0: whoever asks reads. One reads 28 x 28 images for some hundred cores.
+  int workers = 1;
+  /// How many batches are read ahead.
+  int64_t prefetch = 2;
+  /// Buffers that a GPU copies from without help. Unset: where there is a GPU.
+  std::optional<bool> pinned{};
+};
+
+/// How long consumers have waited, since the last reset.
+struct LoaderStats {
+  int64_t batches = 0;        ///< shares that were taken
+  int64_t late = 0;           ///< those of them that were not ready
+  double waited_seconds = 0;  ///< summed over the replicas served here
+};
+
+/// Cuts the order into global batches and each batch into R shares (Placement::even, as Replica::share_of), and reads
+/// the shares of the replicas that run here, ahead of time:
+///
+///     Loader loader(dataset, Order::shuffled(dataset->size(), seed), {.batch = 256, .replicas = 8});
+///     for (const Batch& batch : loader.share(me.number()))  // the rest of this epoch
+///       ...;
+///
+/// Epochs follow each other; reading ahead goes over their ends. Each replica takes its shares in order, at its own
+/// pace and from its own thread: none ever waits for another. What a batch holds follows from (order, seed, epoch,
+/// step, R, replica) and from nothing else.
+///
+/// Buffers (64-byte aligned) are used again once nobody holds a tensor of the batch. Who copies them to a GPU without
+/// waiting keeps the batch until the copy is done.
+class Loader {
+ public:
+  /// Throws Error when the order is for another number of examples, there are no batches in an epoch (drop_last, or no
+  /// positions at all), or options make no sense.
+  Loader(std::shared_ptr<const Dataset> dataset, const Order& order, const LoaderOptions& options = {});
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  ~Loader();
+
+  const Dataset& dataset() const;
+  const Order& order() const;
+  const LoaderOptions& options() const;
+  int64_t batches_per_epoch() const;
+  /// The rows that count of one global batch of an epoch.
+  int64_t batch_size(int64_t step) const;
+
+  /// This replica's next share; waits where it is not ready. Threads of different replicas may call at once. Throws
+  /// Error for a replica that is not served here, and what reading threw (the same again at the next call).
+  Batch next(int64_t replica = 0);
+
+  /// What this replica takes next.
+  Cursor cursor(int64_t replica = 0) const;
+  /// All replicas go on from here, in whatever placement it was left. Not while a replica is in next(). Throws Error
+  /// for a place that is not in an epoch.
+  void seek(Cursor cursor);
+
+  LoaderStats stats() const;
+  void reset_stats();
+
+  /// A replica's shares from its cursor to the end of that epoch; none of the next epoch is taken.
+  class Shares;
+  Shares share(int64_t replica = 0);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A range to loop over once. A batch lives until the loop's next round.
+class Loader::Shares {
+ public:
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    Iterator(Loader* loader, int64_t replica);
+    const Batch& operator*() const { return batch_; }
+    const Batch* operator->() const { return &batch_; }
+    Iterator& operator++();
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return at_end_; }
+
+   private:
+    void take();
+    Loader* loader_;
+    int64_t replica_;
+    Batch batch_;
+    bool at_end_ = false;
+  };
+
+  Shares(Loader* loader, int64_t replica) : loader_(loader), replica_(replica) {}
+  Iterator begin() const { return {loader_, replica_}; }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  Loader* loader_;
+  int64_t replica_;
+};
+
+inline Loader::Shares Loader::share(int64_t replica) {
+  return {this, replica};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// IDX: two zero bytes, the type of the values (8: bytes), the number of dimensions, each dimension in four bytes, the
+// values.
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "data/memory_dataset.h"
+#include "data/readers.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr uint32_t kImageMagic = 0x803, kLabelMagic = 0x801;
+constexpr int64_t kClasses = 10;
+// No data set of these has more; a header that says so is corrupt, and must not ask for all memory.
+constexpr uint32_t kMostImages = 100'000'000, kMostPixels = 1 << 14;
+
+std::vector<std::string> file_names(Split split, const std::string& kind) {
+  const std::string stem = text(split == Split::train ? "train-" : "t10k-", kind);
+  const std::string type = kind == "images" ? "idx3-ubyte" : "idx1-ubyte";
+  std::vector<std::string> names;
+  for (const char* dash : {"-", "."})
+    for (const char* ending : {"", ".gz"}) names.push_back(text(stem, dash, type, ending));
+  return names;
+}
+
+fs::path require_file(const fs::path& folder, Split split, const std::string& kind) {
+  const auto names = file_names(split, kind);
+  fs::path found = find_file(folder, names);
+  require(!found.empty(), "open_dataset", folder.string(), " has no ", names[0],
+          ", expected it there, plain or as .gz");
+  return found;
+}
+
+void check_magic(InputFile& file, uint32_t expected, const char* what) {
+  const uint32_t magic = file.read_big_endian("the magic number");
+  if (magic != expected) file.fail_at(0, "the magic number is ", magic, ", expected ", expected, " for ", what);
+}
+
+struct Images {
+  at::Tensor bytes;
+  int64_t count, height, width;
+};
+
+Images read_images(InputFile& file) {
+  check_magic(file, kImageMagic, "an IDX file of images");
+  const uint32_t count = file.read_big_endian("the number of images");
+  const uint32_t height = file.read_big_endian("the height"), width = file.read_big_endian("the width");
+  if (count == 0 || count > kMostImages)
+    file.fail_at(4, "the header says ", count, " images, expected 1 to ", kMostImages);
+  if (height == 0 || width == 0 || height > kMostPixels || width > kMostPixels)
+    file.fail_at(8, "the header says images of ", height, " x ", width, ", expected sides of 1 to ", kMostPixels);
+  Images images{at::empty({count, 1, height, width}, at::kByte), count, height, width};
+  file.read({images.bytes.mutable_data_ptr<uint8_t>(), static_cast<size_t>(images.bytes.numel())}, "the images");
+  file.expect_end();
+  return images;
+}
+
+std::vector<int64_t> read_labels(InputFile& file, int64_t images) {
+  check_magic(file, kLabelMagic, "an IDX file of labels");
+  const int64_t count = file.read_big_endian("the number of labels");
+  if (count != images)
+    file.fail_at(4, "the header says ", count, " labels, expected ", images, ", one for each image beside it");
+  std::vector<uint8_t> bytes(count);
+  const int64_t begin = file.offset();
+  file.read(bytes, "the labels");
+  for (int64_t i = 0; i < count; ++i)
+    if (bytes[i] >= kClasses)
+      file.fail_at(begin + i, "label ", i, " is ", int{bytes[i]}, ", expected a class in [0, ", kClasses, ")");
+  file.expect_end();
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::string> names_of(const std::string& name) {
+  if (name != "fashion-mnist") return {};
+  return {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
+}
+
+}  // namespace
+
+DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split split) {
+  require_folder(folder);
+  InputFile image_file(require_file(folder, split, "images"));
+  InputFile label_file(require_file(folder, split, "labels"));
+  const Images images = read_images(image_file);
+  auto labels = read_labels(label_file, images.count);
+  DatasetInfo info{.name = name,
+                   .size = images.count,
+                   .input_shape = {1, images.height, images.width},
+                   .classes = kClasses,
+                   .class_names = names_of(name)};
+  return std::make_shared<MemoryDataset>(std::move(info), images.bytes, std::move(labels));
+}
+
+bool holds_idx(const fs::path& folder) {
+  return !find_file(folder, file_names(Split::train, "images")).empty() ||
+         !find_file(folder, file_names(Split::test, "images")).empty();
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/transforms.h"
+
+namespace lockstep::data {
+
+/// Transforms made ready for the inputs of one data set. Threads may use it at once, each with a scratch of its own.
+class Pipeline {
+ public:
+  struct Scratch {
+    std::vector<float> image, other;
+  };
+
+  /// Throws Error where the transforms don't fit the inputs: pixels to move that are no [C, H, W], figures for another
+  /// number of channels, pixels that have targets of their own.
+  Pipeline(const Transforms& transforms, const Dataset& dataset, uint64_t seed);
+
+  /// Reads examples and transforms them: inputs and targets as Dataset::read writes them.
+  void read(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout, float* inputs,
+            int64_t* targets, Scratch& scratch) const;
+
+ private:
+  struct Step {
+    Transform transform;
+    uint64_t place;            // in the user's list without normalize: part of the key
+    std::vector<float> black;  // what black is here, one value a channel
+  };
+
+  void apply(const Step& step, RandomKey key, Scratch& scratch) const;
+
+  std::vector<int64_t> shape_;
+  int64_t channels_, height_, width_;
+  uint64_t seed_;
+  std::vector<float> scale_, shift_;  // of normalize, or empty
+  bool normalize_while_reading_ = true;
+  std::vector<Step> steps_;  // what is left to do for each example
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/file.h"
+#include "lockstep/data/dataset.h"
+
+// One function a kind of data set; open.cpp chooses. All throw Error as open_dataset says.
+namespace lockstep::data {
+
+using DatasetPointer = std::shared_ptr<const Dataset>;
+
+/// IDX files under MNIST's names. `name` is fashion-mnist or mnist.
+DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split split);
+bool holds_idx(const fs::path& folder);
+
+/// CIFAR-10's binary version, in the folder or in its sub-folder cifar-10-batches-bin.
+DatasetPointer open_cifar10(const fs::path& folder, Split split);
+bool holds_cifar10(const fs::path& folder);
+
+DatasetPointer open_images(const fs::path& folder, Split split, const DatasetOptions& options);
+bool holds_images(const fs::path& folder);
+
+DatasetPointer open_tensors(const fs::path& file, Split split);
+
+/// "SHAPE:CLASSES:COUNT"
+DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetOptions& options);
+
+}  // namespace lockstep::data

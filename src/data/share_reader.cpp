@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/share_reader.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <utility>
+
+#include "lockstep/core/device.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int64_t kIgnore = -100;
+
+/// Part `number` of `count` things cut in `parts` whose sizes differ by at most one: Placement::even without the table.
+Span part_of(int64_t count, int64_t parts, int64_t number) {
+  const int64_t base = count / parts, larger = count % parts;
+  const int64_t begin = number * base + std::min(number, larger);
+  return {begin, begin + base + (number < larger ? 1 : 0)};
+}
+
+bool pin(const LoaderOptions& options) {
+  const bool possible = at::hasCUDA() && !cuda_devices().empty();
+  require(possible || !options.pinned.value_or(false), "Loader",
+          "pinned buffers were asked for where there is no GPU that this program can use");
+  return options.pinned.value_or(possible);
+}
+
+// Who holds a view of a tensor holds its storage, and a tensor that requires a gradient is no longer ours to write to.
+// The counts alone order nothing: it is giving up a reference of our own that makes what the last holder did visible.
+bool is_free(const at::Tensor& tensor) {
+  at::Tensor own = tensor;
+  c10::Storage storage = tensor.storage();
+  const bool free = own.use_count() == 2 && storage.use_count() == 2 && !tensor.requires_grad();
+  own.reset();
+  storage = {};
+  return free;
+}
+
+/// Standard rounding and denormals, whatever the thread that reads has set: a share has the same bits from any.
+class StandardFloats {
+ public:
+  StandardFloats() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~StandardFloats() { std::fesetenv(&before_); }
+  StandardFloats(const StandardFloats&) = delete;
+  StandardFloats& operator=(const StandardFloats&) = delete;
+
+ private:
+  std::fenv_t before_;
+};
+
+/// Rows past those that count repeat the share's own, so that what is computed of them is nothing unusual.
+void pad(const Batch& batch, int64_t rows) {
+  if (rows == batch.count) return;
+  auto* ids = batch.ids.mutable_data_ptr<int64_t>();
+  auto* inputs = batch.inputs.mutable_data_ptr<float>();
+  auto* targets = batch.targets.mutable_data_ptr<int64_t>();
+  const int64_t numel = batch.inputs.numel() / rows, target_numel = batch.targets.numel() / rows;
+  for (int64_t row = batch.count; row < rows; ++row) {
+    ids[row] = -1;
+    std::fill_n(targets + row * target_numel, target_numel, kIgnore);
+    if (batch.count == 0)
+      std::fill_n(inputs + row * numel, numel, 0.0f);
+    else
+      std::copy_n(inputs + row % batch.count * numel, numel, inputs + row * numel);
+  }
+}
+
+}  // namespace
+
+BufferPool::BufferPool(const DatasetInfo& info, Layout layout, bool pinned, size_t most)
+    : info_(info), layout_(layout), pinned_(pinned), most_(most) {}
+
+BufferPool::Buffers BufferPool::take(int64_t rows) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(given_, [rows](const Buffers& buffers) {
+      return buffers.ids.size(0) == rows && is_free(buffers.inputs) && is_free(buffers.targets) && is_free(buffers.ids);
+    });
+    if (found != given_.end()) {
+      Buffers buffers = std::move(*found);
+      given_.erase(found);
+      return buffers;
+    }
+  }
+  // A consumer in inference mode may be the one who reads, and his buffers serve training later.
+  const c10::InferenceMode off(false);
+  std::vector<int64_t> inputs{rows}, targets{rows};
+  inputs.insert(inputs.end(), info_.input_shape.begin(), info_.input_shape.end());
+  targets.insert(targets.end(), info_.target_shape.begin(), info_.target_shape.end());
+  const auto longs = at::TensorOptions(at::kLong).pinned_memory(pinned_);
+  const auto format = layout_ == Layout::channels_last && inputs.size() == 4 ? at::MemoryFormat::ChannelsLast
+                                                                             : at::MemoryFormat::Contiguous;
+  return {at::empty({rows}, at::TensorOptions(at::kLong)),
+          at::empty(inputs, at::TensorOptions(at::kFloat).pinned_memory(pinned_), format), at::empty(targets, longs)};
+}
+
+void BufferPool::give(Buffers buffers) {
+  const std::lock_guard lock(mutex_);
+  if (given_.size() >= most_) given_.erase(given_.begin());
+  given_.push_back(std::move(buffers));
+}
+
+BatchPlan::BatchPlan(int64_t positions, const LoaderOptions& options)
+    : positions_(positions), batch_(options.batch), replicas_(options.replicas), batches_(0), tail_(options.tail) {
+  require(options.batch > 0, "Loader", "batch is ", options.batch, ", expected at least 1");
+  require(options.replicas > 0, "Loader", "replicas is ", options.replicas, ", expected at least 1");
+  batches_ = tail_ == Tail::drop_last ? positions / batch_ : (positions + batch_ - 1) / batch_;
+  require(batches_ > 0, "Loader", "an epoch of ", positions, " positions has no ",
+          tail_ == Tail::drop_last ? "full " : "", "batch of ", batch_, ", expected at least one");
+}
+
+int64_t BatchPlan::size(int64_t step) const {
+  return std::min(batch_, positions_ - step * batch_);
+}
+
+Span BatchPlan::positions(int64_t step, int64_t replica) const {
+  const Span share = part_of(size(step), replicas_, replica);
+  return {step * batch_ + share.begin, step * batch_ + share.end};
+}
+
+int64_t BatchPlan::rows(int64_t step, int64_t replica) const {
+  return part_of(tail_ == Tail::pad ? batch_ : size(step), replicas_, replica).size();
+}
+
+ShareReader::ShareReader(std::shared_ptr<const Dataset> dataset, Order order, const LoaderOptions& options)
+    : dataset_(std::move(dataset)),
+      order_(std::move(order)),
+      layout_(options.layout),
+      plan_(order_.size(), options),
+      pipeline_(options.transforms, *dataset_, options.seed),
+      pool_(dataset_->info(), layout_, pin(options),
+            static_cast<size_t>(2 * options.block.value_or(Span{0, options.replicas}).size())) {}
+
+Batch ShareReader::read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) {
+  const StandardFloats standard;
+  Batch batch;
+  batch.at = plan_.cursor(index);
+  batch.next = plan_.cursor(index + 1);
+  const Span positions = plan_.positions(batch.at.step, replica);
+  const int64_t rows = plan_.rows(batch.at.step, replica);
+  batch.count = positions.size();
+  batch.global_count = plan_.size(batch.at.step);
+  BufferPool::Buffers buffers = pool_.take(rows);
+  batch.ids = std::move(buffers.ids);
+  batch.inputs = std::move(buffers.inputs);
+  batch.targets = std::move(buffers.targets);
+  const std::span<int64_t> ids(batch.ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(batch.count));
+  order_.fill(batch.at.epoch, positions.begin, ids);
+  pipeline_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
+                 batch.targets.mutable_data_ptr<int64_t>(), scratch);
+  pad(batch, rows);
+  return batch;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "data/pipeline.h"
+#include "lockstep/core/tree.h"
+#include "lockstep/data/loader.h"
+
+namespace lockstep::data {
+
+/// Tensors of shares, used again once nobody else holds them. Threads may use it at once.
+class BufferPool {
+ public:
+  struct Buffers {
+    at::Tensor ids, inputs, targets;
+  };
+
+  BufferPool(const DatasetInfo& info, Layout layout, bool pinned, size_t most);
+
+  /// Buffers for so many rows: used ones where there are some.
+  Buffers take(int64_t rows);
+  /// What was given to a consumer: it is used again when he has let go of it, or forgotten where that takes long.
+  void give(Buffers buffers);
+
+ private:
+  const DatasetInfo& info_;
+  Layout layout_;
+  bool pinned_;
+  size_t most_;
+  std::mutex mutex_;
+  std::vector<Buffers> given_;
+};
+
+/// Where the steps of an epoch lie, and who has which part: arithmetic alone.
+class BatchPlan {
+ public:
+  BatchPlan(int64_t positions, const LoaderOptions& options);
+
+  int64_t batches_per_epoch() const { return batches_; }
+  Cursor cursor(int64_t index) const { return {index / batches_, index % batches_}; }
+  int64_t index(Cursor cursor) const { return cursor.epoch * batches_ + cursor.step; }
+  /// Examples of the batch.
+  int64_t size(int64_t step) const;
+  /// The positions of a replica's share, and the rows of its tensors: more than these with Tail::pad.
+  Span positions(int64_t step, int64_t replica) const;
+  int64_t rows(int64_t step, int64_t replica) const;
+
+ private:
+  int64_t positions_, batch_, replicas_, batches_;
+  Tail tail_;
+};
+
+/// Reads shares; knows nothing of threads, and any number of them may call it.
+class ShareReader {
+ public:
+  ShareReader(std::shared_ptr<const Dataset> dataset, Order order, const LoaderOptions& options);
+
+  const Dataset& dataset() const { return *dataset_; }
+  const Order& order() const { return order_; }
+  const BatchPlan& plan() const { return plan_; }
+
+  Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch);
+  void give_back(const Batch& batch) { pool_.give({batch.ids, batch.inputs, batch.targets}); }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  Order order_;
+  Layout layout_;
+  BatchPlan plan_;
+  Pipeline pipeline_;
+  BufferPool pool_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/transforms.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* kKnown =
+    "crop:PIXELS, flip[:PROBABILITY], shift:PIXELS, erase[:PROBABILITY], normalize[:MEAN:...:DEVIATION:...]";
+
+void check_probability(const char* name, double probability) {
+  require(probability >= 0 && probability <= 1, "Transforms", name, " has the probability ", probability,
+          ", expected one in [0, 1]");
+}
+
+void check_pixels(const char* name, int64_t pixels) {
+  require(0 <= pixels && pixels <= 1 << 14, "Transforms", name, " has ", pixels, " pixels, expected 0 to 16384");
+}
+
+struct Check {
+  void operator()(const RandomCrop& step) const { check_pixels("crop", step.padding); }
+  void operator()(const RandomFlip& step) const { check_probability("flip", step.probability); }
+  void operator()(const RandomShift& step) const { check_pixels("shift", step.pixels); }
+  void operator()(const RandomErase& step) const { check_probability("erase", step.probability); }
+  void operator()(const Normalize& step) const {
+    const auto& [mean, deviation] = step.figures;
+    require(mean.size() == deviation.size(), "Transforms", "normalize has ", mean.size(), " means and ",
+            deviation.size(), " deviations, expected as many of both");
+    for (size_t c = 0; c < mean.size(); ++c)
+      require(std::isfinite(mean[c]) && std::isfinite(deviation[c]) && deviation[c] > 0, "Transforms",
+              "normalize has the mean ", mean[c], " and the deviation ", deviation[c],
+              ", expected finite numbers, the second positive");
+  }
+  void operator()(const Custom& step) const {
+    require(step.apply != nullptr, "Transforms", "the transform '", step.name, "' has no function");
+  }
+};
+
+/// The shortest digits that read back as the same number.
+template <class Number>
+std::string digits(Number number) {
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return {buffer, result.ptr};
+}
+
+struct Write {
+  std::string operator()(const RandomCrop& step) const { return text("crop:", step.padding); }
+  std::string operator()(const RandomFlip& step) const { return text("flip:", digits(step.probability)); }
+  std::string operator()(const RandomShift& step) const { return text("shift:", step.pixels); }
+  std::string operator()(const RandomErase& step) const { return text("erase:", digits(step.probability)); }
+  std::string operator()(const Normalize& step) const {
+    std::string written = "normalize";
+    for (const float mean : step.figures.mean) written.append(":").append(digits(mean));
+    for (const float deviation : step.figures.deviation) written.append(":").append(digits(deviation));
+    return written;
+  }
+  std::string operator()(const Custom& step) const { return step.name; }
+};
+
+std::vector<std::string> split_at(std::string_view whole, char separator) {
+  std::vector<std::string> parts;
+  std::stringstream stream{std::string(whole)};
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+template <class Number>
+Number number_in(const std::string& word, const std::string& step) {
+  Number value{};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  require(error == std::errc() && end == word.data() + word.size(), "Transforms::parse", "got '", word, "' in '", step,
+          "', expected a number");
+  return value;
+}
+
+Normalize parse_normalize(const std::vector<std::string>& words, const std::string& step) {
+  require(words.size() % 2 == 1, "Transforms::parse", "got ", words.size() - 1, " numbers in '", step,
+          "', expected as many means as deviations");
+  Normalize normalize;
+  const size_t channels = words.size() / 2;
+  for (size_t i = 0; i < 2 * channels; ++i)
+    (i < channels ? normalize.figures.mean : normalize.figures.deviation)
+        .push_back(number_in<float>(words[1 + i], step));
+  return normalize;
+}
+
+Transform parse_step(const std::string& step) {
+  const auto words = split_at(step, ':');
+  const std::string name = words.empty() ? "" : words[0];
+  if (name == "normalize") return parse_normalize(words, step);
+  const bool has_value = words.size() == 2;
+  if (words.size() <= 2) {
+    if (name == "crop" && has_value) return RandomCrop{number_in<int64_t>(words[1], step)};
+    if (name == "shift" && has_value) return RandomShift{number_in<int64_t>(words[1], step)};
+    if (name == "flip") return has_value ? RandomFlip{number_in<double>(words[1], step)} : RandomFlip{};
+    if (name == "erase") return has_value ? RandomErase{number_in<double>(words[1], step)} : RandomErase{};
+  }
+  fail("Transforms::parse", "got '", step, "', expected ", kKnown, ", separated by commas");
+}
+
+}  // namespace
+
+Transforms::Transforms(std::vector<Transform> list) : list_(std::move(list)) {
+  for (const Transform& step : list_) std::visit(Check{}, step);
+  const auto normalizing = [](const Transform& step) { return std::holds_alternative<Normalize>(step); };
+  require(std::ranges::count_if(list_, normalizing) <= 1, "Transforms", "got more than one normalize in '", to_string(),
+          "', expected one");
+}
+
+Transforms Transforms::parse(std::string_view text) {
+  std::vector<Transform> list;
+  if (text != "none")
+    for (const std::string& step : split_at(text, ',')) list.push_back(parse_step(step));
+  return {std::move(list)};
+}
+
+std::string Transforms::to_string() const {
+  std::string written;
+  for (const Transform& step : list_) written.append(written.empty() ? "" : ",").append(std::visit(Write{}, step));
+  return written;
+}
+
+Transforms Transforms::deterministic() const {
+  std::vector<Transform> kept;
+  std::ranges::copy_if(list_, std::back_inserter(kept),
+                       [](const Transform& step) { return std::holds_alternative<Normalize>(step); });
+  return {std::move(kept)};
+}
+
+Transforms Transforms::with(const Normalization& figures) const {
+  std::vector<Transform> list = list_;
+  for (Transform& step : list)
+    if (auto* normalize = std::get_if<Normalize>(&step); normalize != nullptr && normalize->figures.mean.empty())
+      normalize->figures = figures;
+  return {std::move(list)};
+}
+
+}  // namespace lockstep::data
