@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <concepts>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace lockstep::models {
+
+/// Any network from a batch [N, ...] to logits [N, classes], as one type: `me.share(classifier)` and a training loop
+/// need not know what it is.
+///
+///     auto net = Classifier::of(std::make_shared<MyNetImpl>(10));    // a shared pointer or a TORCH_MODULE holder
+///     at::Tensor logits = net->forward(x);
+///
+/// The network in it keeps its own names: the classifier's parameters, buffers and submodules are the network's own
+/// tensors and modules, not copies and without a prefix ("conv1.weight"). So to(), load and share() act on both. It
+/// can be cloned where the network can (torch::nn::Cloneable). The network must have registered everything before.
+class Classifier : public torch::nn::Module {
+ public:
+  using Forward = at::Tensor (*)(torch::nn::Module&, const at::Tensor&);
+
+  /// The network has `Tensor forward(Tensor)`. Throws Error where the pointer is empty.
+  template <class Network>
+  static std::shared_ptr<Classifier> of(
+      const std::shared_ptr<Network>& network) requires std::derived_from<Network, torch::nn::Module> {
+    if constexpr (std::same_as<Network, Classifier>)
+      return network;
+    else
+      return std::make_shared<Classifier>(network, [](torch::nn::Module& module, const at::Tensor& x) -> at::Tensor {
+        return static_cast<Network&>(module).forward(x);
+      });
+  }
+  template <class Holder>
+  static std::shared_ptr<Classifier> of(
+      const Holder& network) requires std::derived_from<typename Holder::ContainedType, torch::nn::Module> {
+    return of(network.ptr());
+  }
+
+  /// `forward` is called with the network or a clone of it. of() is the convenient way.
+  Classifier(std::shared_ptr<torch::nn::Module> network, Forward forward);
+
+  /// x [N, ...] on the network's device -> logits [N, classes]; N may be 0.
+  at::Tensor forward(const at::Tensor& x) { return forward_(*network_, x); }
+
+  /// The network in it: `classifier->network()->as<MyNetImpl>()`.
+  const std::shared_ptr<torch::nn::Module>& network() const { return network_; }
+
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<c10::Device>& device = std::nullopt) const override;
+  void train(bool on = true) override;
+  void pretty_print(std::ostream& stream) const override;
+
+ private:
+  void clone_(torch::nn::Module& other, const std::optional<c10::Device>& device) override;
+  void adopt();
+
+  std::shared_ptr<torch::nn::Module> network_;
+  Forward forward_;
+};
+
+}  // namespace lockstep::models

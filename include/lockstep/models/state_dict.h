@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep::models {
+
+/// A network's parameters and buffers by name, as torch's state_dict has them: "layer1.0.bn1.running_mean".
+using StateDict = std::map<std::string, at::Tensor>;
+
+/// Detached tensors that share the network's memory: clone() them to keep their values. Tied weights stand under each
+/// of their names.
+StateDict state_dict(const torch::nn::Module& network);
+
+/// Copies the values into the network's tensors, which keep their dtype, device and memory format. On a network that
+/// Replica::share has made one of several, the weights of all of this process's are set, and its own buffers.
+///
+/// Throws Error that lists what is missing, unexpected or of another shape, and then changes nothing. A missing
+/// "num_batches_tracked" is no error, as in torch: older files lack it.
+void load_state_dict(const torch::nn::Module& network, const StateDict& state);
+
+}  // namespace lockstep::models
