@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// `metrics.jsonl`: what was measured while a run went on, one JSON object a line, in the order of time.
+namespace lockstep::report {
+
+enum class Split { train, test };
+
+/// "train" or "test".
+const char* to_string(Split split) noexcept;
+
+/// Where the time of a step went, in seconds: means over the steps since the line before and over the replicas, so that
+/// they add up to the time of a step.
+struct Phases {
+  double data = 0;  // waiting for the loader
+  double forward = 0;
+  double backward = 0;
+  double communication = 0;  // gradients between processes, as far as nothing hid it
+  double update = 0;         // adding gradients up and applying the rule
+  double wait = 0;           // waiting for the other replicas
+
+  double sum() const { return data + forward + backward + communication + update + wait; }
+  bool operator==(const Phases&) const = default;
+};
+
+/// One line. Figures of a train line are over all examples since the train line before it, those of a test line over
+/// the whole test set. What was not measured is left out of the file.
+struct Metrics {
+  std::optional<int64_t> step = {};  // steps done since the run's start; resuming needs it
+  std::optional<double> epoch = {};  // passes over the data done: 0.5 in the middle of the first, 1 at its end
+  Split split = Split::train;
+  std::optional<double> loss = {};      // may be NaN or infinite: null in the file, read as NaN
+  std::optional<double> accuracy = {};  // 0 to 1
+  double seconds = 0;                   // since the run's start, without the time between a stop and a resume
+  std::optional<double> lr = {};
+  std::optional<double> examples_per_second = {};
+  std::optional<Phases> phases = {};
+  std::optional<double> gradient_norm = {};
+  std::optional<int> replicas = {};
+  std::optional<int> devices = {};
+
+  bool operator==(const Metrics&) const = default;
+};
+
+/// The object of one line, without a newline.
+std::string to_json(const Metrics& metrics);
+
+/// The inverse. Unknown keys are passed over. Throws Error, naming `where`, on anything but an object that has `split`,
+/// `seconds` and one of `step` and `epoch`, with values of the right kind.
+Metrics parse_metrics(std::string_view line, const std::string& where);
+
+/// All lines of a file. A last line without its newline is what a killed run left and is skipped; so are empty lines.
+/// Throws Error with file and line number on a bad line, and when the file can't be read.
+std::vector<Metrics> read_metrics(const std::filesystem::path& file);
+
+/// Appends lines to a file. One thread of one process writes (rank 0). A line is one write(2), so whoever reads along,
+/// or kills the run, sees whole lines but for the last.
+class MetricsWriter {
+ public:
+  /// Starts the file anew.
+  static MetricsWriter create(const std::filesystem::path& file);
+  /// Goes on with what a run left: cuts the file at its first line past `step` (the checkpoint's), and a half-written
+  /// last line too, so that the resumed run leaves no step twice. Makes the file where it is missing. Throws Error on a
+  /// bad line, as read_metrics.
+  static MetricsWriter resume(const std::filesystem::path& file, int64_t step);
+
+  MetricsWriter(MetricsWriter&& other) noexcept;
+  MetricsWriter& operator=(MetricsWriter&& other) noexcept;
+  ~MetricsWriter();
+
+  /// Throws Error when the line can't be written whole (a full disk), after taking its half back out of the file.
+  void append(const Metrics& metrics);
+
+ private:
+  MetricsWriter(std::filesystem::path file, int fd) : file_(std::move(file)), fd_(fd) {}
+
+  std::filesystem::path file_;
+  int fd_ = -1;
+};
+
+}  // namespace lockstep::report

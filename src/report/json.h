@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/core/error.h"
+
+/// JSON in and out of a run's files, with errors that say where and what.
+namespace lockstep::report {
+
+using Json = nlohmann::ordered_json;  // in the order that a person reads
+
+/// Throws Error "OPERATION: WHERE: ..." on anything but JSON.
+Json parse_json(const char* operation, std::string_view text, const std::string& where);
+
+/// Indented by `indent` spaces, on one line with -1. Bytes that are no UTF-8 are replaced.
+std::string dump_json(const Json& json, int indent = 2);
+
+/// JSON has no NaN and no infinity: they become null.
+Json finite(double value);
+
+/// An object whose values are asked for by key. A value of the wrong kind is an Error; a key that is not there is none.
+class JsonObject {
+ public:
+  JsonObject(const Json& json, const char* operation, std::string where);
+
+  /// Null is NaN.
+  std::optional<double> number(const char* key) const;
+  std::optional<int64_t> integer(const char* key) const;
+  std::optional<std::string> string(const char* key) const;
+  /// Null where it is not there.
+  const Json* array(const char* key) const;
+  const Json* object(const char* key) const;
+
+  template <class... Parts>
+  [[noreturn]] void wrong(const Parts&... parts) const {
+    fail(operation_, where_, ": ", parts...);
+  }
+  const std::string& where() const { return where_; }
+  const char* operation() const { return operation_; }
+
+ private:
+  const Json* find(const char* key, const char* expected, bool (Json::*is)() const noexcept) const;
+
+  const Json& json_;
+  const char* operation_;
+  std::string where_;
+};
+
+/// A whole number that an int holds.
+int to_int(const JsonObject& object, const char* key, int64_t value);
+
+}  // namespace lockstep::report

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "lockstep/report/run_files.h"
+
+namespace lockstep::report {
+
+/// A run as a training leaves it: 10 epochs of curves, summary, configuration, confusion matrix, samples. The hash is
+/// one letter, repeated. No random numbers: the same arguments give the same run.
+RunData example_run(const std::string& name, const std::string& placement = "2 threads", char hash = 'a');
+
+/// Writes all of a run's files into a folder, which is made.
+void write_run(const std::filesystem::path& folder, const RunData& run);
+
+}  // namespace lockstep::report

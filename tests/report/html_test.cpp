@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/report/html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "report/example_runs.h"
+#include "report/temporary_folder.h"
+
+namespace lockstep::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string page_of(const RunData& run) {
+  return report_page({&run, 1});
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+TEST(ReportPage, OfOneRunShowsAllThatItHolds) {
+  const std::string page = page_of(example_run("lenet-d2l"));
+  for (const char* part :
+       {"<title>lenet-d2l - Lockstep</title>", "finished</span>", "<b>0.8475</b><span>test accuracy", ">Curves<",
+        "<h3>Loss", "<h3>Accuracy", "<h3>Learning rate", "<h3>Throughput", "<h3>Gradient norm", "<h3>Time per step",
+        ">Confusion<", "<b>shirt</b> taken for <b>t-shirt</b>", "data:image/png;base64,iVBOR", ">Samples<",
+        "warmup = 1", ">avx512<"})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_THAT(page, HasSubstr(std::string(64, 'a')));
+  EXPECT_EQ(page, page_of(example_run("lenet-d2l")));
+}
+
+TEST(ReportPage, NeedsNothingFromOutside) {
+  const std::string page = page_of(example_run("a"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-"));
+  for (const char* outside : {"<link", "href=", "src=\"http", "@import", "url(http", "fetch(", "XMLHttpRequest"})
+    EXPECT_THAT(page, Not(HasSubstr(outside))) << outside;
+}
+
+TEST(ReportPage, ShowsWhateverARunIsCalledAsText) {
+  const std::string evil = "<script>alert('1')</script>\"&";
+  RunData run = example_run(evil, evil);
+  run.config = "name = \"" + evil + "\"";
+  run.summary->model = run.summary->dataset = run.summary->state = run.summary->hash = evil;
+  run.summary->fingerprint = {{evil, evil}};
+  for (auto& name : run.confusion->classes) name.insert(0, evil);
+  for (auto& name : run.samples.classes) name.insert(0, evil);
+  run.summary->speedup = {{1, 8, 0.1, 1, Phases{.forward = 0.1}}};
+  const RunData other = example_run("</title><img src=x onerror=alert(2)>", "1 thread", 'b');
+  const RunData runs[] = {run, other};
+  for (const std::string& page : {page_of(run), report_page(runs)}) {
+    EXPECT_EQ(count(page, "<script"), 1);  // our own
+    EXPECT_EQ(count(page, "</script"), 1);
+    EXPECT_EQ(count(page, "</title"), 1);
+    EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;"));
+    EXPECT_THAT(page, Not(HasSubstr("<img src=x")));
+    EXPECT_THAT(page, Not(HasSubstr("alert('1')")));
+  }
+}
+
+TEST(ReportPage, SaysThatRunsEndedWithTheSameWeights) {
+  const RunData runs[] = {example_run("one"), example_run("two", "2 processes x 1 thread")};
+  const std::string page = report_page(runs);
+  EXPECT_THAT(page, HasSubstr("2 runs compared"));
+  EXPECT_THAT(page, HasSubstr("Identical."));
+  EXPECT_THAT(page, HasSubstr("All 2 runs ended with the same weights"));
+  EXPECT_THAT(page, HasSubstr("placement.description"));  // what is not the same
+  EXPECT_THAT(page, Not(HasSubstr(">schedule.name<")));   // what is
+  EXPECT_EQ(count(page, "data-toggles="), 2);
+}
+
+TEST(ReportPage, SaysThatRunsDidNotAndWhatDiffersInTheirSetUp) {
+  RunData runs[] = {example_run("one"), example_run("two", "2 threads", 'b'), example_run("three")};
+  runs[1].summary->fingerprint[3].second = "avx2";
+  runs[1].config += "momentum = 0.9\n";
+  const std::string page = report_page(runs);
+  EXPECT_THAT(page, HasSubstr("Not the same weights."));
+  EXPECT_THAT(page, HasSubstr("<code>aaaaaaaaaaaa</code> one, three"));
+  EXPECT_THAT(page, HasSubstr("<code>bbbbbbbbbbbb</code> two"));
+  EXPECT_THAT(page, HasSubstr(">isa<"));
+  EXPECT_THAT(page, HasSubstr(">placement.momentum<"));
+  EXPECT_THAT(page, Not(HasSubstr("Identical.")));
+}
+
+TEST(ReportPage, SaysNothingOfWeightsThatOnlyOneRunHas) {
+  RunData runs[] = {example_run("one"), example_run("two")};
+  runs[1].summary->hash.clear();
+  EXPECT_THAT(report_page(runs), Not(HasSubstr("id=\"verdict\"")));
+}
+
+TEST(ReportPage, LeavesOutWhatARunDoesNotHold) {
+  RunData run = example_run("bare");
+  run.summary.reset();
+  run.confusion.reset();
+  run.samples = {};
+  run.config.clear();
+  std::erase_if(run.metrics, [](const Metrics& line) { return line.split == Split::test; });
+  for (auto& line : run.metrics) line = {.step = line.step, .loss = line.loss, .seconds = line.seconds};
+  const std::string page = page_of(run);
+  EXPECT_THAT(page, HasSubstr("<h3>Loss"));
+  for (const char* missing :
+       {"<h3>Accuracy", "Confusion", "Samples", "Set-up", "Speedup<", "time goes", "test accuracy"})
+    EXPECT_THAT(page, Not(HasSubstr(missing))) << missing;
+}
+
+TEST(ReportPage, OfARunThatHasJustBegunSaysSo) {
+  const std::string page = page_of({.name = "empty"});
+  EXPECT_THAT(page, HasSubstr("Nothing has been measured yet."));
+  EXPECT_THAT(page, Not(HasSubstr("<svg")));
+}
+
+TEST(ReportPage, OfOneLineShowsItAsAPoint) {
+  const std::string page = page_of({.name = "one", .metrics = {{.step = 1, .loss = 2.3, .seconds = 0.1}}});
+  EXPECT_THAT(page, HasSubstr("<circle"));
+  EXPECT_THAT(page, HasSubstr("aria-label=\"Loss by step. train: 2.3.\""));
+}
+
+TEST(ReportPage, StandsALossThatIsNoNumber) {
+  RunData run = example_run("nan");
+  for (auto& line : run.metrics) line.loss = std::nan("");
+  run.summary->train_loss = run.summary->test_loss = std::nan("");
+  const std::string page = page_of(run);
+  EXPECT_THAT(page, HasSubstr("<b>nan</b><span>test loss"));
+  EXPECT_THAT(page, HasSubstr("nothing measured yet"));
+}
+
+TEST(ReportPage, ShowsSpeedupAndWhereTheTimeWent) {
+  RunData run = example_run("fast");
+  run.summary->speedup = {{1, 256, 0.033, 1, Phases{.data = 0.003, .forward = 0.03}}, {2, 256, 0.0172, 1.92, {}}};
+  const std::string page = page_of(run);
+  EXPECT_THAT(page, HasSubstr("data-series=\"ideal\""));
+  EXPECT_THAT(page, HasSubstr("<td class=\"n\">17.2 ms</td><td class=\"n\">1.92</td><td class=\"n\">2</td>"));
+  EXPECT_THAT(page, HasSubstr("forward 30 ms, 90.9 %; data 3 ms, 9.1 %"));
+}
+
+TEST(ReportPage, TellsALargeConfusionMatrixInWords) {
+  RunData run{.name = "many", .confusion = Confusion{}};
+  for (int c = 0; c < 100; ++c) {
+    run.confusion->classes.push_back("class " + std::to_string(c));
+    run.confusion->counts.emplace_back(100, 0)[(c + (c == 7)) % 100] = 50;
+  }
+  const std::string page = page_of(run);
+  EXPECT_THAT(page, Not(HasSubstr("<table class=\"matrix\"")));
+  EXPECT_THAT(page, HasSubstr("<b>class 7</b> taken for <b>class 8</b>: 50 of 50"));
+}
+
+TEST(ReportPage, NeedsARun) {
+  EXPECT_THAT(error_of([] { report_page({}); }), HasSubstr("got no runs"));
+}
+
+}  // namespace
+}  // namespace lockstep::report
