@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/core/tree.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/transforms.h"
+#include "lockstep/models/classifier.h"
+#include "lockstep/parallel/replica.h"
+
+namespace lockstep::data {
+class Loader;
+}
+
+namespace lockstep::train {
+
+/// Mixed precision of the forward pass, where asked for.
+enum class Precision : uint8_t { full, bf16, fp16 };
+
+struct EvaluationOptions {
+  int64_t batch = 1024;  ///< of all replicas together
+  int64_t replicas = 1;
+  Span block{0, 1};  ///< those of this process
+  data::Transforms transforms{};
+  data::Layout layout = data::Layout::contiguous;
+  Precision precision = Precision::full;
+  int workers = 1;
+  /// Count also answers among the best so many; 0: don't.
+  int64_t top_k = 0;
+  /// Count which class was taken for which.
+  bool confusion = false;
+};
+
+/// The figures of a network on a data set, each example counted once: the same bits in every placement.
+struct Evaluation {
+  double loss = 0;  ///< mean cross entropy
+  double accuracy = 0;
+  double top_k = 0;  ///< where it was asked for
+  int64_t examples = 0;
+  at::Tensor confusion{};  ///< [classes, classes] int64, truth by prediction; where it was asked for
+  double told = 0;         ///< the sum of what replicas told
+};
+
+/// Evaluates a network on all devices of a team, any number of times.
+class Evaluator {
+ public:
+  /// Throws Error where the options make no sense.
+  Evaluator(std::shared_ptr<const data::Dataset> dataset, const EvaluationOptions& options);
+  ~Evaluator();
+
+  /// Collective over all replicas. `network` is one that me.share() gave; it is in eval mode meanwhile. `tell`: a
+  /// number that is summed over the replicas along with the figures.
+  Evaluation run(parallel::Replica& me, models::Classifier& network, double tell = 0);
+
+ private:
+  EvaluationOptions options_;
+  std::unique_ptr<data::Loader> loader_;
+};
+
+}  // namespace lockstep::train

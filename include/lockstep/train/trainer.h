@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/order.h"
+#include "lockstep/models/classifier.h"
+#include "lockstep/train/checkpoint.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/evaluation.h"
+
+namespace lockstep::train {
+
+/// What is trained on what.
+struct Task {
+  std::string model;  ///< a name for checkpoints
+  /// Makes the network: called once by each replica, inside the team's run. Random numbers there are the same on all.
+  std::function<std::shared_ptr<models::Classifier>()> network;
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> test{};  ///< none: no evaluation
+  std::optional<data::Order> order{};           ///< of one's own; else the configuration's
+};
+
+/// The registry's network and the data set that a configuration names. Throws Error for what is not there.
+Task make_task(const Config& config);
+
+/// One update, as a callback sees it.
+struct StepReport {
+  Cursor cursor;      ///< after it
+  double epochs = 0;  ///< passes over the data done, with the part of the one that runs
+  double loss = 0;
+  double accuracy = 0;
+  double lr = 0;
+  double gradient_norm = 0;  ///< where clip asks for it, else 0
+  int64_t examples = 0;
+  bool updated = true;  ///< false where loss scaling left the update out
+};
+
+/// One epoch.
+struct EpochReport {
+  int64_t epoch = 0;  ///< epochs done
+  Cursor cursor;
+  double train_loss = 0;  ///< the mean over the epoch, while the weights changed; NaN where nothing was trained
+  double train_accuracy = 0;
+  int64_t examples = 0;  ///< trained on
+  std::optional<Evaluation> test{};
+  double seconds = 0;  ///< of training, since the run's start
+};
+
+/// How a run ended.
+struct Outcome {
+  Cursor cursor;
+  EpochReport last;  ///< the last whole epoch, or what there was of the first
+  int signal = 0;    ///< what stopped it, or 0
+  double seconds = 0;
+  Tensors weights;   ///< on the process that runs replica 0; replica 0's parameters and buffers
+  std::string hash;  ///< of the weights; there too
+};
+
+/// Training has failed: a loss that is no number, a disk that is full, a process that gave up. No mistake of a caller.
+class TrainingError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Trains a network as a configuration says, in any placement with the same bits. `lockstep train` and programs of
+/// one's own stand on it:
+///
+///     Trainer trainer({.batch = 128, .lr = 0.1, .epochs = 5, .out = "runs/mine"},
+///                     {.model = "mine",
+///                      .network = [] { return models::Classifier::of(std::make_shared<MyNetImpl>()); },
+///                      .train = data::open_dataset("fashion-mnist", data::Split::train)});
+///     trainer.on_epoch([](const EpochReport& epoch) { std::cout << epoch.train_loss << "\n"; });
+///     trainer.run();
+///
+/// In a job of several processes each makes the same one; process 0 alone writes files and calls callbacks.
+class Trainer {
+ public:
+  /// Works out what the configuration leaves open. `start` goes on from a checkpoint; without it config.resume names
+  /// one. Collective. Throws Error for what makes no sense: more replicas than examples, a batch smaller than the
+  /// replicas, a device that is not there, a checkpoint of another recipe (listing what differs).
+  Trainer(const Config& config, Task task, const comm::Group& group, std::optional<Checkpoint> start = {});
+  /// With the processes of this job: comm::connect().
+  Trainer(const Config& config, Task task);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// As worked out: every default is a value.
+  const Config& config() const;
+  /// "lenet on fashion-mnist: 8 replicas on 2 threads, batch 256"
+  std::string describe() const;
+
+  /// Called by replica 0's thread on process 0, while the others go on. An exception ends the training.
+  void on_step(std::function<void(const StepReport&, const models::Classifier&)> callback);
+  void on_epoch(std::function<void(const EpochReport&)> callback);
+
+  /// Trains to the end, or until request_stop. Collective; once. The weights come out, checkpoints and the run's other
+  /// files are written. Throws TrainingError, and what the network or a callback threw.
+  Outcome run();
+
+  /// Ends all training of this process's job after the step that is under way, with a checkpoint. May be called from a
+  /// signal handler, with the signal's number.
+  static void request_stop(int signal) noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The figures of weights on a data set, on all devices that the configuration names, each example counted once: the
+/// same bits in every placement. Collective. `top_k` and `confusion` ask for more (EvaluationOptions). Throws Error
+/// where the weights are not of the network, listing what differs.
+Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
+                    int64_t top_k = 0, bool confusion = false);
+
+/// The newest whole checkpoint of a run's folder, or that file, read by process 0 and handed to all. Empty where the
+/// folder has none. Collective. Throws Error on all processes where it can't be read.
+std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group);
+
+/// The configuration with which a run goes on: the checkpoint's, with `config`'s values for what is no part of the
+/// recipe, epochs and steps. `given` names the options that somebody has set; those of the recipe must say what the
+/// checkpoint says, or an Error lists what differs.
+Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint);
+
+}  // namespace lockstep::train

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/checkpoint.h"
+
+#include <chrono>
+#include <exception>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "train/safe_file.h"
+#include "train/tensor_archive.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kFormat = "lockstep checkpoint";
+constexpr int64_t kVersion = 1;
+constexpr const char* kPrevious = "previous.pt";
+
+Value to_value(const Tensors& tensors) {
+  Value::Dict dict;
+  for (const auto& [name, tensor] : tensors) dict.emplace_back(name, Value{tensor});
+  return {std::move(dict)};
+}
+
+Tensors to_tensors(const Value& value, const std::string& what) {
+  Tensors tensors;
+  for (const auto& [name, item] : value.as<Value::Dict>(what)) tensors[name] = item.as<at::Tensor>(what + "." + name);
+  return tensors;
+}
+
+Value to_value(const Checkpoint& checkpoint) {
+  const Cursor& cursor = checkpoint.cursor;
+  Value::Dict fingerprint;
+  for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.emplace_back(name, Value{item});
+  return {Value::Dict{
+      {"format", {std::string(kFormat)}},
+      {"version", {kVersion}},
+      {"model", {checkpoint.model}},
+      {"weights", to_value(checkpoint.weights)},
+      {"buffers", to_value(checkpoint.buffers)},
+      {"optimizer", to_value(checkpoint.optimizer)},
+      {"cursor", {Value::Dict{{"epoch", {cursor.epoch}}, {"batch", {cursor.batch}}, {"step", {cursor.step}}}}},
+      {"seed", {static_cast<int64_t>(checkpoint.seed)}},
+      {"replicas", {checkpoint.replicas}},
+      {"config", {checkpoint.config}},
+      {"fingerprint", {std::move(fingerprint)}},
+      {"extra", {checkpoint.extra}},
+  }};
+}
+
+Checkpoint from_value(const Value& value, const std::string& name) {
+  require(is_checkpoint(value), "load_checkpoint", "'", name, "' holds ", value.kind(),
+          ", expected a checkpoint of lockstep train (weights alone go with --init)");
+  const int64_t version = value.at("version").as<int64_t>("version");
+  require(version == kVersion, "load_checkpoint", "'", name, "' has version ", version, ", expected ", kVersion);
+  Checkpoint out;
+  out.model = value.at("model").as<std::string>("model");
+  out.weights = to_tensors(value.at("weights"), "weights");
+  out.buffers = to_tensors(value.at("buffers"), "buffers");
+  out.optimizer = to_tensors(value.at("optimizer"), "optimizer");
+  const Value& cursor = value.at("cursor");
+  out.cursor = {cursor.at("epoch").as<int64_t>("epoch"), cursor.at("batch").as<int64_t>("batch"),
+                cursor.at("step").as<int64_t>("step")};
+  out.seed = static_cast<uint64_t>(value.at("seed").as<int64_t>("seed"));
+  out.replicas = value.at("replicas").as<int64_t>("replicas");
+  out.config = value.at("config").as<std::string>("config");
+  for (const auto& [key, item] : value.at("fingerprint").as<Value::Dict>("fingerprint"))
+    out.fingerprint.emplace_back(key, item.as<std::string>(key));
+  out.extra = value.at("extra").as<Value::Dict>("extra");
+  return out;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
+  SafeFile out(file);
+  write_archive(out, to_value(checkpoint));
+  out.commit(file.parent_path() / kPrevious);
+}
+
+bool is_checkpoint(const Value& value) {
+  const Value* format = value.find("format");
+  const auto* text = format == nullptr ? nullptr : std::get_if<std::string>(&format->held);
+  return text != nullptr && *text == kFormat;
+}
+
+Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& name) {
+  return from_value(read_tensor_file(bytes, name), name);
+}
+
+Checkpoint load_checkpoint(const std::filesystem::path& file) {
+  const std::string bytes = read_bytes(file);
+  return load_checkpoint(std::as_bytes(std::span(bytes)), file);
+}
+
+std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folder) {
+  std::exception_ptr damage;
+  for (const char* name : {"last.pt", kPrevious}) {
+    const auto file = folder / name;
+    if (!std::filesystem::exists(file)) continue;
+    try {
+      CheckpointFile found{file, read_bytes(file)};
+      load_checkpoint(std::as_bytes(std::span(found.bytes)), file);
+      return found;
+    } catch (const DamagedFile& error) {
+      log_warning(error.what(), "; looking for the one before it");
+      if (!damage) damage = std::current_exception();
+    }
+  }
+  if (damage) std::rethrow_exception(damage);
+  return std::nullopt;
+}
+
+void CheckpointWriter::save(Checkpoint checkpoint) {
+  finish();
+  running_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint)] {
+    try {
+      save_checkpoint(file_, checkpoint);
+    } catch (...) {
+      failed_ = true;
+      throw;
+    }
+  });
+}
+
+void CheckpointWriter::finish() {
+  if (running_.valid()) running_.get();
+}
+
+}  // namespace lockstep::train

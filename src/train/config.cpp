@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/config.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/nearest.h"
+#include "train/toml.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) out += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return out;
+}
+
+void check_choice(const Field& field) {
+  const auto* value = std::get_if<std::string*>(&field.value);
+  if (value == nullptr || field.choices.empty() || std::ranges::count(field.choices, **value) > 0) return;
+  fail("train", field.name, " is '", **value, "', expected ", joined(field.choices),
+       did_you_mean(**value, field.choices));
+}
+
+void check_range(const char* name, double value, double least, double most) {
+  require(std::isfinite(value) && value >= least && value <= most, "train", name, " is ", value, ", expected ",
+          most < 1e15 ? text(least, " to ", most) : text(least, " or more"));
+}
+
+}  // namespace
+
+std::string value_text(const Field& field) {
+  return std::visit([](const auto* value) { return toml_of(*value); }, field.value);
+}
+
+std::string to_toml(const Config& config) {
+  Config copy = config;
+  std::string out;
+  const char* group = "";
+  for (const Field& field : fields_of(copy)) {
+    if (std::string_view(field.group) != group) out += text(out.empty() ? "" : "\n", "# ", field.group, "\n");
+    group = field.group;
+    out += text(field.name, " = ", value_text(field), "\n");
+  }
+  return out;
+}
+
+std::vector<std::string> read_toml(Config& config, const std::string& content, const std::string& where) {
+  const auto fields = fields_of(config);
+  std::vector<std::string> names;
+  for (const auto& field : fields) names.emplace_back(field.name);
+  std::vector<std::string> given;
+  for (const TomlItem& item : parse_toml(content, where)) {
+    const auto field = std::ranges::find(fields, item.name, [](const Field& f) { return std::string(f.name); });
+    require(field != fields.end(), "config", item.where, ": unknown option '", item.name, "'",
+            did_you_mean(item.name, names));
+    require(std::ranges::count(given, item.name) == 0, "config", item.where, ": '", item.name,
+            "' stands there twice, expected once");
+    std::visit([&](auto* value) { assign(item, *value); }, field->value);
+    given.push_back(item.name);
+  }
+  return given;
+}
+
+std::vector<std::string> read_toml_file(Config& config, const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  require(in.good(), "config", "'", file, "' can't be opened, expected a file of options (NAME = VALUE)");
+  const std::string content{std::istreambuf_iterator<char>(in), {}};
+  return read_toml(config, content, file);
+}
+
+void check(const Config& config) {
+  Config copy = config;
+  for (const Field& field : fields_of(copy)) check_choice(field);
+  constexpr double kMost = 1e18;
+  for (const auto& [name, value] : {std::pair("batch", config.batch),
+                                    {"accumulate", config.accumulate},
+                                    {"image-size", config.image_size},
+                                    {"evaluate-batch", config.evaluate_batch}})
+    check_range(name, static_cast<double>(value), 1, kMost);
+  for (const auto& [name, value] : {std::pair("replicas", config.replicas),
+                                    {"epochs", config.epochs},
+                                    {"steps", config.steps},
+                                    {"examples", config.examples},
+                                    {"test-examples", config.test_examples},
+                                    {"save-every", config.save_every},
+                                    {"log-every", config.log_every},
+                                    {"evaluate-every", config.evaluate_every},
+                                    {"workers", config.workers}})
+    check_range(name, static_cast<double>(value), 0, kMost);
+  for (const auto& [name, value] : {std::pair("lr", config.lr),
+                                    {"momentum", config.momentum},
+                                    {"eps", config.eps},
+                                    {"clip", config.clip},
+                                    {"clip-value", config.clip_value},
+                                    {"warmup", config.warmup},
+                                    {"power", config.power}})
+    check_range(name, value, 0, kMost);
+  for (const auto& [name, value] : {std::pair("label-smoothing", config.label_smoothing),
+                                    {"least", config.least},
+                                    {"beta1", config.beta1},
+                                    {"beta2", config.beta2},
+                                    {"gamma", config.gamma}})
+    check_range(name, value, 0, 1);
+  check_range("weight-decay", config.weight_decay, -1, kMost);
+  require(config.decay_every > 0, "train", "decay-every is ", config.decay_every, ", expected epochs, more than 0");
+  require(std::ranges::is_sorted(config.milestones), "train", "milestones are not in order, expected ascending epochs");
+  require(config.schedule != "multi-step" || !config.milestones.empty(), "train",
+          "schedule is multi-step without milestones, expected some, as in --milestones 30,60,90");
+  require(config.epochs > 0 || config.steps > 0, "train", "epochs and steps are both 0, expected one of them");
+}
+
+int64_t default_replicas(bool cuda, int64_t devices, int64_t batch) {
+  const auto wanted = cuda ? std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, devices))) : uint64_t{8};
+  return static_cast<int64_t>(std::min(wanted, std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, batch)))));
+}
+
+void apply_preset(Config& config, const std::string& preset, const std::vector<std::string>& given) {
+  const std::vector<std::string> known{"best"};
+  require(std::ranges::count(known, preset) > 0, "train", "preset is '", preset, "', expected ", joined(known),
+          did_you_mean(preset, known));
+  Config best = config;
+  read_toml(best,
+            "init = \"kaiming\"\nbatch = 128\nepochs = 20\noptimizer = \"sgd\"\nlr = 0.05\nmomentum = 0.9\n"
+            "nesterov = true\nweight-decay = 5e-4\nschedule = \"cosine\"\nwarmup = 1\n"
+            "augment = \"shift:2,flip,normalize\"\n",
+            "preset");
+  const auto from = fields_of(best), to = fields_of(config);
+  for (size_t f = 0; f < to.size(); ++f)
+    if (std::ranges::count(given, to[f].name) == 0)
+      std::visit([&](auto* value) { *value = *std::get<std::remove_const_t<decltype(value)>>(from[f].value); },
+                 to[f].value);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/evaluation.h"
+
+#include <ATen/ATen.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/loader.h"
+#include "train/precision.h"
+
+namespace lockstep::train {
+namespace {
+
+// What one replica adds up: these numbers, then the confusion matrix.
+enum Slot : int64_t { kLoss, kRight, kTopK, kTargets, kExamples, kTold, kSlots };
+
+data::LoaderOptions loader_options(const EvaluationOptions& options) {
+  return {.batch = options.batch,
+          .replicas = options.replicas,
+          .block = options.block,
+          .transforms = options.transforms.deterministic(),
+          .layout = options.layout,
+          .workers = options.workers};
+}
+
+void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, const EvaluationOptions& options) {
+  const auto scores = logits.to(at::kCPU, at::kFloat);
+  auto* numbers = sums.mutable_data_ptr<double>();
+  const auto& targets = batch.targets;
+  const auto best = scores.argmax(1);
+  numbers[kLoss] += at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum).item<double>();
+  numbers[kRight] += best.eq(targets).sum().item<double>();
+  if (options.top_k > 0)
+    numbers[kTopK] += std::get<1>(scores.topk(std::min(options.top_k, scores.size(1)), 1))
+                          .eq(targets.unsqueeze(1))
+                          .sum()
+                          .item<double>();
+  numbers[kTargets] += static_cast<double>(targets.numel());
+  numbers[kExamples] += static_cast<double>(batch.count);
+  if (!options.confusion) return;
+  const int64_t classes = scores.size(1);
+  const auto known = targets.ge(0);
+  const auto pairs = (targets * classes + best).masked_select(known);
+  sums.narrow(0, kSlots, classes * classes).add_(at::bincount(pairs, {}, classes * classes));
+}
+
+}  // namespace
+
+Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, const EvaluationOptions& options)
+    : options_(options) {
+  require(dataset != nullptr, "Evaluator", "the data set is empty, expected one");
+  const auto order = data::Order::sequential(dataset->size());
+  loader_ = std::make_unique<data::Loader>(std::move(dataset), order, loader_options(options));
+}
+
+Evaluator::~Evaluator() = default;
+
+Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, double tell) {
+  const int64_t classes = loader_->dataset().info().classes;
+  const auto add_up = [&](Span) {
+    auto sums = at::zeros({kSlots + (options_.confusion ? classes * classes : 0)}, at::kDouble);
+    for (const data::Batch& batch : loader_->share(me.number())) {
+      if (batch.count == 0) continue;
+      const PrecisionScope precision(options_.precision, me.device());
+      add(sums, network.forward(batch.inputs.to(me.device())), batch, options_);
+    }
+    sums[kTold] = tell;
+    return sums;
+  };
+  // One call a replica: its shares are its own affair.
+  const auto sums = me.evaluate(me.replicas(), 1, add_up);
+  const auto* numbers = sums.const_data_ptr<double>();
+  Evaluation out;
+  out.examples = static_cast<int64_t>(numbers[kExamples]);
+  out.loss = numbers[kLoss] / numbers[kTargets];
+  out.accuracy = numbers[kRight] / numbers[kTargets];
+  out.top_k = numbers[kTopK] / numbers[kTargets];
+  out.told = numbers[kTold];
+  if (options_.confusion)
+    out.confusion = sums.narrow(0, kSlots, classes * classes).to(at::kLong).view({classes, classes});
+  return out;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/random_scope.h"
+
+namespace lockstep::train {
+namespace {
+
+// Slots of the CPU for this process alone, or its GPU.
+std::string own_devices(const comm::Group& group) {
+  const auto place = group.size() > 1 ? comm::read_environment() : comm::Environment{};
+  const auto gpus = static_cast<int>(cuda_devices().size());
+  if (gpus > 0) return text("cuda:", place.local_rank % gpus);
+  const auto cores = static_cast<int>(parse_devices("cpu").size());
+  return text("cpu:", std::max(1, cores / std::max(1, place.local_size)));
+}
+
+int64_t sum_over(const comm::Group& group, int64_t mine) {
+  const auto sum = at::full({1}, mine, at::kLong);
+  group.all_reduce(sum).wait();
+  return sum.item<int64_t>();
+}
+
+// A network for looking at: what the replicas make later draws the same numbers.
+std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed) {
+  const RandomScope draws(RandomKey{seed});
+  auto network = task.network();
+  require(network != nullptr, "Trainer", "the task's network is empty, expected one");
+  return network;
+}
+
+template <class... Kinds>
+bool has_any(const torch::nn::Module& network) {
+  return std::ranges::any_of(network.modules(),
+                             [](const auto& module) { return (... || (module->template as<Kinds>() != nullptr)); });
+}
+
+data::Layout layout_of(const Config& config, const models::Classifier& network) {
+  using namespace torch::nn;
+  const bool last =
+      config.memory_format == "channels-last" ||
+      (config.memory_format == "auto" && has_any<Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d>(network));
+  return last ? data::Layout::channels_last : data::Layout::contiguous;
+}
+
+double usual_lr(const std::string& optimizer) {
+  return optimizer == "sgd" || optimizer == "lars"          ? 0.1
+         : optimizer == "rmsprop" || optimizer == "adagrad" ? 1e-2
+                                                            : 1e-3;
+}
+
+parallel::ScaleRule scale_rule(const std::string& name) {
+  return name == "linear" ? parallel::ScaleRule::linear
+         : name == "sqrt" ? parallel::ScaleRule::square_root
+                          : parallel::ScaleRule::none;
+}
+
+void settle_batch(Config& config, int64_t devices, bool cuda, const comm::Group& group) {
+  if (config.lr == 0) config.lr = usual_lr(config.optimizer);
+  config.lr *= parallel::scale_with(static_cast<double>(devices), scale_rule(config.scale_lr));
+  config.scale_lr = "none";
+  if (config.scale_batch) config.batch *= devices;
+  config.scale_batch = false;
+  if (config.replicas == 0)
+    config.replicas = std::max<int64_t>(group.size(), default_replicas(cuda, devices, config.batch));
+}
+
+void check_sizes(const Config& config, const Task& task) {
+  require(task.train->size() >= config.replicas, "train", "the data set has ", task.train->size(), " examples for ",
+          config.replicas, " replicas, expected one for each at least: lower --replicas");
+  require(config.batch >= config.replicas, "train", "batch is ", config.batch, ", less than the ", config.replicas,
+          " replicas that it is divided over: raise --batch or lower --replicas");
+}
+
+void check_classes(const Task& task) {
+  if (task.test == nullptr) return;
+  const auto &train = task.train->info(), &test = task.test->info();
+  require(train.classes == test.classes && train.input_shape == test.input_shape, "train", "the training set has ",
+          train.classes, " classes and inputs ", at::IntArrayRef(train.input_shape), ", the test set ", test.classes,
+          " and ", at::IntArrayRef(test.input_shape), ", expected the same");
+}
+
+}  // namespace
+
+std::string broadcast_text(const std::string& mine, const comm::Group& group) {
+  if (group.size() == 1) return mine;
+  const auto size = at::full({1}, static_cast<int64_t>(mine.size()), at::kLong);
+  group.broadcast(size, 0).wait();
+  const auto bytes = static_cast<size_t>(size.item<int64_t>());
+  const auto words = at::zeros({static_cast<int64_t>((bytes + 7) / 8)}, at::kLong);
+  auto* raw = static_cast<char*>(words.mutable_data_ptr());
+  if (group.rank() == 0) std::ranges::copy(mine, raw);
+  if (bytes > 0) group.broadcast(words, 0).wait();
+  return {raw, bytes};
+}
+
+Plan make_plan(const Config& given, Task task, const comm::Group& group) {
+  check(given);
+  require(task.train != nullptr && task.network != nullptr, "Trainer",
+          "the task has no training set or no network, expected both");
+  check_classes(task);
+  Config config = given;
+  if (config.devices.empty()) config.devices = own_devices(group);
+  auto mine = parse_devices(config.devices);
+  if (mine[0].kind == Device::Kind::cuda && mine.size() > 1 && group.size() > 1) {
+    mine = {mine[comm::read_environment().local_rank % mine.size()]};  // one GPU a process
+    config.devices = mine[0].to_string();
+  }
+  const bool cuda = mine[0].kind == Device::Kind::cuda;
+  const int64_t devices = sum_over(group, static_cast<int64_t>(mine.size()));
+  settle_batch(config, devices, cuda, group);
+  check_sizes(config, task);
+  auto transforms = data::Transforms::parse(config.augment);
+  const auto& list = transforms.list();
+  if (std::ranges::any_of(list, [](const auto& t) { return std::holds_alternative<data::Normalize>(t); }))
+    transforms = transforms.with(task.train->normalization());
+  config.augment = transforms.empty() ? "none" : transforms.to_string();
+  const auto network = probe(task, config.seed);
+  auto team =
+      parallel::Team::create({.replicas = config.replicas,
+                              .devices = config.devices,
+                              .group = group,
+                              .blocks = config.blocks,
+                              .seed = config.seed,
+                              .order = config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical});
+  int64_t parameters = 0;
+  for (const auto& parameter : network->parameters()) parameters += parameter.requires_grad() ? parameter.numel() : 0;
+  using namespace torch::nn;
+  Plan plan{.config = config,
+            .task = std::move(task),
+            .team = team,
+            .devices = devices,
+            .transforms = transforms,
+            .layout = layout_of(config, *network),
+            .precision = config.amp == "bf16"   ? Precision::bf16
+                         : config.amp == "fp16" ? Precision::fp16
+                                                : Precision::full,
+            .has_batch_norms = has_any<BatchNorm1d, BatchNorm2d, BatchNorm3d>(*network),
+            .parameters = parameters,
+            .batches_per_epoch = 0,
+            .updates_per_epoch = 0,
+            .updates = 0};
+  const int64_t positions = plan.order().size();
+  plan.batches_per_epoch =
+      config.tail == "drop_last" ? positions / config.batch : (positions + config.batch - 1) / config.batch;
+  require(plan.batches_per_epoch > 0, "train", "batch is ", config.batch, " of ", positions,
+          " examples, and drop_last leaves no batch: lower --batch");
+  plan.updates_per_epoch = (plan.batches_per_epoch + config.accumulate - 1) / config.accumulate;
+  plan.updates = config.epochs > 0 ? config.epochs * plan.updates_per_epoch : config.steps;
+  if (config.steps > 0) plan.updates = std::min(plan.updates, config.steps);
+  return plan;
+}
+
+data::LoaderOptions Plan::loader_options() const {
+  return {.batch = config.batch,
+          .replicas = config.replicas,
+          .block = team.block(),
+          .tail = data::parse_tail(config.tail),
+          .transforms = transforms,
+          .seed = config.seed,
+          .layout = layout,
+          .workers = static_cast<int>(config.workers)};
+}
+
+EvaluationOptions Plan::evaluation_options() const {
+  constexpr int64_t kMostClasses = 100;  // a matrix of more is of no use to anybody
+  return {.batch = std::max(config.evaluate_batch, config.replicas),
+          .replicas = config.replicas,
+          .block = team.block(),
+          .transforms = transforms,
+          .layout = layout,
+          .precision = precision,
+          .workers = static_cast<int>(config.workers),
+          .confusion = task.train->info().classes <= kMostClasses && task.train->info().target_shape.empty()};
+}
+
+data::Order Plan::order() const {
+  if (task.order) return *task.order;
+  return config.order == "sequential" ? data::Order::sequential(task.train->size())
+                                      : data::Order::shuffled(task.train->size(), config.seed);
+}
+
+parallel::Rule Plan::rule() const {
+  const Config& c = config;
+  const auto decay = [&](double usual) { return c.weight_decay < 0 ? usual : c.weight_decay; };
+  const auto eps = [&](double usual) { return c.eps == 0 ? usual : c.eps; };
+  if (c.optimizer == "adam")
+    return parallel::Adam{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = eps(1e-8), .weight_decay = decay(0)};
+  if (c.optimizer == "adamw")
+    return parallel::AdamW{
+        .lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = eps(1e-8), .weight_decay = decay(1e-2)};
+  if (c.optimizer == "rmsprop")
+    return parallel::RmsProp{.lr = c.lr, .eps = eps(1e-8), .weight_decay = decay(0), .momentum = c.momentum};
+  if (c.optimizer == "adagrad") return parallel::Adagrad{.lr = c.lr, .weight_decay = decay(0), .eps = eps(1e-10)};
+  if (c.optimizer == "lars")
+    return parallel::Lars{
+        .lr = c.lr, .momentum = c.momentum == 0 ? 0.9 : c.momentum, .weight_decay = decay(1e-4), .eps = eps(1e-8)};
+  if (c.optimizer == "lamb")
+    return parallel::Lamb{
+        .lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = eps(1e-6), .weight_decay = decay(1e-2)};
+  return parallel::Sgd{.lr = c.lr, .momentum = c.momentum, .weight_decay = decay(0), .nesterov = c.nesterov};
+}
+
+parallel::OptimizerOptions Plan::optimizer_options() const {
+  return {.clip_norm = config.clip,
+          .clip_value = config.clip_value,
+          .initial_scale = precision == Precision::fp16 ? 65536.0 : 0};
+}
+
+parallel::Schedule Plan::schedule() const {
+  const auto steps = [&](double epochs) {
+    return static_cast<int64_t>(std::llround(epochs * static_cast<double>(updates_per_epoch)));
+  };
+  const int64_t warmup = steps(config.warmup);
+  const int64_t rest = std::max<int64_t>(1, updates - warmup);
+  parallel::Schedule after = parallel::constant();
+  if (config.schedule == "cosine") after = parallel::cosine(rest, config.least);
+  if (config.schedule == "polynomial") after = parallel::polynomial(rest, config.power, config.least);
+  if (config.schedule == "step")
+    after = parallel::step_decay(std::max<int64_t>(1, steps(config.decay_every)), config.gamma);
+  if (config.schedule == "multi-step") {
+    std::vector<int64_t> milestones;
+    // They count from the start of the run, warm-up included.
+    for (const double epoch : config.milestones) milestones.push_back(std::max<int64_t>(0, steps(epoch) - warmup));
+    after = parallel::multi_step(milestones, config.gamma);
+  }
+  return warmup > 0 ? parallel::warm_up(warmup, after) : after;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "lockstep/data/loader.h"
+#include "lockstep/parallel/optimizer.h"
+#include "lockstep/parallel/schedule.h"
+#include "lockstep/parallel/team.h"
+#include "lockstep/train/job.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::train {
+
+/// A configuration as worked out for a task and the processes at hand.
+struct Plan {
+  Config config;  // no default is left open
+  Task task;
+  parallel::Team team;
+  int64_t devices;  // of all processes together
+  data::Transforms transforms;
+  data::Layout layout;
+  Precision precision;
+  bool has_batch_norms;
+  int64_t parameters;  // numbers that are trained
+  int64_t batches_per_epoch;
+  int64_t updates_per_epoch;
+  int64_t updates;  // in all, where nothing stops it
+
+  data::LoaderOptions loader_options() const;
+  EvaluationOptions evaluation_options() const;
+  parallel::Rule rule() const;
+  parallel::OptimizerOptions optimizer_options() const;
+  parallel::Schedule schedule() const;
+  data::Order order() const;
+};
+
+/// Collective. Throws Error as Trainer's constructor says.
+Plan make_plan(const Config& config, Task task, const comm::Group& group);
+
+}  // namespace lockstep::train

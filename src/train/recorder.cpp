@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/recorder.h"
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/report/curves.h"
+#include "lockstep/report/files.h"
+#include "lockstep/report/format.h"
+#include "lockstep/report/tensorboard.h"
+#include "lockstep/train/weights.h"
+#include "train/precision.h"
+#include "train/session.h"
+#include "train/snapshot.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kLinesPerEpoch = 10;
+constexpr int64_t kSamples = 24;
+
+// What the layers below call a caller's mistake is a full disk here.
+template <class Call>
+void writing(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    throw TrainingError(text("train: ", error.what()));
+  } catch (const std::system_error& error) {
+    throw TrainingError(text("train: ", error.what()));
+  }
+}
+
+report::Image image_of(const at::Tensor& input) {
+  const auto bytes = input.clamp(0, 1).mul(255).round().to(at::kByte).permute({1, 2, 0}).contiguous();
+  const auto* from = bytes.const_data_ptr<uint8_t>();
+  return {.width = static_cast<int>(input.size(2)),
+          .height = static_cast<int>(input.size(1)),
+          .channels = static_cast<int>(input.size(0)),
+          .pixels = {from, from + bytes.numel()}};
+}
+
+std::string line_of(const EpochReport& report) {
+  std::string out = text("epoch ", report.epoch, ":");
+  if (report.examples > 0)
+    out += text(" train loss ", report::fixed(report.train_loss, 4), ", accuracy ",
+                report::fixed(report.train_accuracy, 4));
+  if (report.test)
+    out += text(report.examples > 0 ? ";" : "", " test loss ", report::fixed(report.test->loss, 4), ", accuracy ",
+                report::fixed(report.test->accuracy, 4));
+  return out + text(" (", report::duration(report.seconds), ")");
+}
+
+report::ProgressOptions progress_options(const Plan& plan) {
+  const bool images = plan.task.train->info().input_shape.size() == 3;
+  return {.style = plan.config.quiet ? report::ProgressStyle::quiet : report::ProgressStyle::automatic,
+          .unit = images ? "images" : "examples"};
+}
+
+report::Summary begin_summary(const Plan& plan) {
+  const Config& config = plan.config;
+  const auto name = std::filesystem::path(config.out).filename().string();
+  return {.name = name.empty() ? plan.task.model : name,
+          .model = plan.task.model,
+          .dataset = plan.task.train->info().name,
+          .placement = plan.team.describe(),
+          .state = "running",
+          .fingerprint = Fingerprint::of(parse_devices(config.devices)[0]).items(),
+          .replicas = static_cast<int>(config.replicas),
+          .devices = static_cast<int>(plan.devices),
+          .batch = config.batch,
+          .parameters = plan.parameters};
+}
+
+}  // namespace
+
+struct Recorder::Files {
+  report::RunFolder folder;
+  report::MetricsWriter metrics;
+  std::vector<report::Metrics> all;  // for the curves
+  std::optional<report::EventWriter> events;
+  CheckpointWriter checkpoints;
+};
+
+Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
+                   std::function<void(const EpochReport&)> on_epoch)
+    : plan_(plan),
+      on_epoch_(std::move(on_epoch)),
+      log_every_(plan.config.log_every > 0 ? plan.config.log_every
+                                           : std::max<int64_t>(1, plan.updates_per_epoch / kLinesPerEpoch)),
+      progress_(progress_options(plan)),
+      summary_(begin_summary(plan)) {
+  const int64_t step = start ? start->cursor.step : 0;
+  if (start) seconds_before_ = read_progress(start->extra).seconds;
+  if (start) saved_step_ = step;
+  line_began_ = seconds_before_;
+  if (plan.config.out.empty()) return;
+  writing([&] {
+    const report::RunFolder folder{plan.config.out};
+    std::filesystem::create_directories(folder.folder);
+    auto metrics =
+        start ? report::MetricsWriter::resume(folder.metrics(), step) : report::MetricsWriter::create(folder.metrics());
+    auto all = start ? report::read_metrics(folder.metrics()) : std::vector<report::Metrics>{};
+    files_.reset(
+        new Files{folder, std::move(metrics), std::move(all), std::nullopt, CheckpointWriter(folder.checkpoint())});
+    if (plan.config.tensorboard) {
+      files_->events.emplace(folder.tensorboard(), start ? std::optional(step + 1) : std::nullopt);
+      files_->events->text("config", step, report::verbatim(to_toml(plan.config)));
+    }
+    report::write_file_atomically(folder.config(), to_toml(plan.config));
+    report::write_summary(folder.summary(), summary_);
+  });
+}
+
+Recorder::~Recorder() = default;
+
+double Recorder::seconds() const {
+  return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+report::Metrics Recorder::metrics_of(report::Split split, const Cursor& cursor, double epochs) const {
+  report::Metrics metrics;
+  metrics.step = cursor.step;
+  metrics.epoch = epochs;
+  metrics.split = split;
+  metrics.seconds = seconds();
+  metrics.replicas = static_cast<int>(plan_.config.replicas);
+  metrics.devices = static_cast<int>(plan_.devices);
+  return metrics;
+}
+
+void Recorder::write(const report::Metrics& metrics) {
+  if (files_ == nullptr) return;
+  writing([&] {
+    files_->metrics.append(metrics);
+    if (files_->events) files_->events->metrics(metrics);
+  });
+  files_->all.push_back(metrics);
+}
+
+bool Recorder::step(const StepReport& report, const Sums& line) {
+  if (files_ != nullptr && files_->checkpoints.failed()) finish_saving();
+  examples_ += report.examples;
+  progress_.update({.step = report.cursor.step,
+                    .steps = plan_.updates,
+                    .steps_per_epoch = plan_.updates_per_epoch,
+                    .examples = examples_,
+                    .loss = line.loss / line.examples,
+                    .accuracy = line.right / line.examples});
+  const bool ended = report.cursor.batch == 0 || report.cursor.step == plan_.updates;
+  if (report.cursor.step % log_every_ != 0 && !ended) return false;
+  auto metrics = metrics_of(report::Split::train, report.cursor, report.epochs);
+  metrics.loss = line.loss / line.examples;
+  metrics.accuracy = line.right / line.examples;
+  metrics.lr = report.lr;
+  metrics.examples_per_second = line.examples / std::max(1e-9, metrics.seconds - line_began_);
+  if (plan_.config.clip > 0) metrics.gradient_norm = report.gradient_norm;
+  line_began_ = metrics.seconds;
+  summary_.steps = report.cursor.step;
+  summary_.epochs = report.epochs;
+  summary_.train_loss = metrics.loss;
+  summary_.train_accuracy = metrics.accuracy;
+  summary_.examples_per_second = metrics.examples_per_second;
+  write(metrics);
+  return true;
+}
+
+void Recorder::epoch(const EpochReport& report) {
+  if (report.examples > 0) {
+    summary_.train_loss = report.train_loss;
+    summary_.train_accuracy = report.train_accuracy;
+  }
+  if (report.test) {
+    auto metrics = metrics_of(report::Split::test, report.cursor, summary_.epochs);
+    metrics.loss = summary_.test_loss = report.test->loss;
+    metrics.accuracy = summary_.test_accuracy = report.test->accuracy;
+    write(metrics);
+    line_began_ = seconds();  // evaluation is no part of the training's speed
+  }
+  if (files_ != nullptr)
+    writing([&] {
+      if (plan_.config.curves) report::write_curves(files_->folder, files_->all);
+      if (report.test && report.test->confusion.defined()) write_confusion(report.test->confusion);
+      write_summary("running");
+    });
+  progress_.line(line_of(report));
+  if (on_epoch_) on_epoch_(report);
+}
+
+void Recorder::write_confusion(const at::Tensor& matrix) const {
+  report::Confusion confusion{.classes = plan_.task.train->info().class_names, .counts = {}};
+  for (int64_t row = 0; row < matrix.size(0); ++row) {
+    const auto* counts = matrix[row].const_data_ptr<int64_t>();
+    confusion.counts.emplace_back(counts, counts + matrix.size(1));
+  }
+  report::write_confusion(files_->folder.confusion(), confusion);
+}
+
+void Recorder::write_summary(const std::string& state) {
+  summary_.state = state;
+  summary_.seconds = seconds();
+  if (files_ != nullptr) report::write_summary(files_->folder.summary(), summary_);
+}
+
+void Recorder::say(const std::string& line) {
+  progress_.line(line);
+}
+
+void Recorder::save(Checkpoint checkpoint) {
+  if (files_ == nullptr) return;
+  const int64_t step = checkpoint.cursor.step;
+  writing([&] { files_->checkpoints.save(std::move(checkpoint)); });
+  saved_step_ = step;
+}
+
+void Recorder::finish_saving() {
+  if (files_ != nullptr) writing([&] { files_->checkpoints.finish(); });
+}
+
+std::string Recorder::kept() {
+  if (files_ == nullptr || saved_step_ < 0) return "; no checkpoint had been written yet";
+  return text("; ", files_->folder.checkpoint().string(), " holds step ", saved_step_);
+}
+
+void Recorder::samples(models::Classifier& network, c10::Device device) {
+  const auto& test = plan_.task.test;
+  if (files_ == nullptr || test == nullptr) return;
+  const auto& info = test->info();
+  const int64_t count = std::min(kSamples, test->size());
+  if (info.input_shape.size() != 3 || !info.target_shape.empty() || info.input_shape[0] > 4 || info.input_shape[0] == 2)
+    return;
+  data::Loader shown(data::first_of(test, count), data::Order::sequential(count), {.batch = count, .workers = 0});
+  data::Loader seen(
+      data::first_of(test, count), data::Order::sequential(count),
+      {.batch = count, .transforms = plan_.transforms.deterministic(), .layout = plan_.layout, .workers = 0});
+  const at::NoGradGuard no_grad;
+  const PrecisionScope precision(plan_.precision, device);
+  network.eval();
+  const auto batch = seen.next();
+  const auto probabilities = network.forward(batch.inputs.to(device)).to(at::kCPU, at::kFloat).softmax(1);
+  network.train();
+  const auto images = shown.next();
+  report::Samples out{.classes = info.class_names};
+  for (int64_t k = 0; k < count; ++k) {
+    const auto [best, label] = probabilities[k].max(0);
+    out.samples.push_back({.id = batch.ids[k].item<int64_t>(),
+                           .image = image_of(images.inputs[k]),
+                           .label = static_cast<int>(batch.targets[k].item<int64_t>()),
+                           .prediction = static_cast<int>(label.item<int64_t>()),
+                           .probability = best.item<double>()});
+  }
+  writing([&] { report::write_samples(files_->folder.samples(), out); });
+}
+
+void Recorder::finish(Outcome& outcome) {
+  progress_.finish();
+  outcome.seconds = seconds();
+  summary_.hash = outcome.hash;
+  writing([&] {
+    if (files_ == nullptr) return;
+    if (outcome.signal == 0) write_weights(files_->folder.weights(), outcome.weights);
+    write_summary(outcome.signal == 0 ? "finished" : "interrupted");
+  });
+}
+
+void Recorder::abandon(const std::string& why) noexcept {
+  try {
+    progress_.finish();
+    write_summary("failed: " + why);
+  } catch (...) {  // it may be the disk that is full
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "lockstep/report/metrics.h"
+#include "lockstep/report/progress.h"
+#include "lockstep/report/run_files.h"
+#include "train/plan.h"
+
+namespace lockstep::train {
+
+struct Sums;
+
+/// Everything that a run writes and shows: process 0 has one, and replica 0 calls it. Without a folder in the
+/// configuration it writes no files. Its members throw TrainingError where a file can't be written.
+class Recorder {
+ public:
+  Recorder(const Plan& plan, const std::optional<Checkpoint>& start, std::function<void(const EpochReport&)> on_epoch);
+  ~Recorder();
+
+  /// After each update; true where a line of metrics was written, over `line`.
+  bool step(const StepReport& report, const Sums& line);
+  void epoch(const EpochReport& report);
+  void say(const std::string& line);
+  void save(Checkpoint checkpoint);
+  /// What a network makes of some examples of the test set.
+  void samples(models::Classifier& network, c10::Device device);
+
+  /// Waits for the last checkpoint.
+  void finish_saving();
+  /// weights.pt, the summary and the last curves.
+  void finish(Outcome& outcome);
+  /// The summary of a run that has failed. Never throws.
+  void abandon(const std::string& why) noexcept;
+
+  /// Since the run's start, without the time between a stop and a resume.
+  double seconds() const;
+  /// "; last.pt holds step 40", for the message of a failed run.
+  std::string kept();
+
+ private:
+  struct Files;
+  report::Metrics metrics_of(report::Split split, const Cursor& cursor, double epochs) const;
+  void write(const report::Metrics& metrics);
+  void write_summary(const std::string& state);
+  void write_confusion(const at::Tensor& matrix) const;
+
+  const Plan& plan_;
+  std::function<void(const EpochReport&)> on_epoch_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double seconds_before_ = 0;
+  int64_t log_every_;
+  double line_began_ = 0;
+  int64_t examples_ = 0;  // trained on since the start or the resume
+  report::Progress progress_;
+  int64_t saved_step_ = -1;
+  report::Summary summary_;
+  std::unique_ptr<Files> files_;  // none without a folder
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/session.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/models/init.h"
+#include "lockstep/models/state_dict.h"
+#include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/train/weights.h"
+#include "train/precision.h"
+#include "train/snapshot.h"
+
+namespace lockstep::train {
+namespace {
+
+// What replicas tell each other along with a step.
+enum Slot : size_t { kRight, kStop, kSignal, kFailure };
+
+// An empty share counts for nothing, yet its backward pass runs: others may wait for it in a synchronised batch norm.
+constexpr double kNothing = std::numeric_limits<double>::min();
+
+parallel::ShareOptions share_options(const std::string& format) {
+  using parallel::MemoryFormat;
+  return {format == "contiguous"      ? MemoryFormat::contiguous
+          : format == "channels-last" ? MemoryFormat::channels_last
+                                      : MemoryFormat::automatic};
+}
+
+}  // namespace
+
+void Sums::add(const parallel::StepResult& result) {
+  loss += result.loss * result.weight;
+  right += result.told[kRight];
+  examples += result.weight;
+}
+
+void Work::fail(std::exception_ptr error) {
+  const std::lock_guard lock(mutex);
+  if (!failure) failure = std::move(error);
+}
+
+bool Work::failed() {
+  const std::lock_guard lock(mutex);
+  return failure != nullptr;
+}
+
+Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.plan), me_(me) {
+  auto network = plan_.task.network();
+  if (plan_.config.batch_norm != "local")
+    parallel::convert_sync_batchnorm(*network, plan_.config.batch_norm == "sync" ? parallel::BatchNormMode::synchronised
+                                                                                 : parallel::BatchNormMode::ghost);
+  load_initial_weights(*network);
+  network_ = me_.share(network, share_options(plan_.config.memory_format));
+  optimizer_ = me_.optimizer(plan_.rule(), plan_.optimizer_options());
+  optimizer_.schedule(plan_.schedule());
+  if (work_.start) restore(*work_.start);
+}
+
+// share() hands replica 0's weights to all.
+void Session::load_initial_weights(models::Classifier& network) const {
+  if (!leads()) return;
+  if (work_.start)
+    models::load_state_dict(network, work_.start->weights);
+  else if (plan_.config.init.ends_with(".pt"))
+    models::load_state_dict(network, read_weights(plan_.config.init));
+}
+
+void Session::restore(const Checkpoint& checkpoint) {
+  restore_buffers(*network_, checkpoint, me_.number());
+  if (first_here()) optimizer_.load_state_dict(checkpoint.optimizer);
+  cursor_ = checkpoint.cursor;
+  saved_ = cursor_;
+  me_.set_steps(cursor_.step);
+  const Progress progress = read_progress(checkpoint.extra);
+  epoch_ = progress.epoch;
+  line_ = progress.line;
+  if (first_here()) {
+    work_.loader.seek(place());
+    if (work_.ledger != nullptr && leads() && progress.ledger.defined()) work_.ledger->merge(progress.ledger);
+  }
+  me_.barrier();
+}
+
+void Session::run() {
+  // A resumed run that had ended has nothing left to do but its figures.
+  if (done() && work_.evaluator != nullptr) end_epoch();
+  while (!done() && !stopping_) after(update());
+  finish();
+}
+
+at::Tensor Session::loss_of(const data::Batch& batch) {
+  const auto inputs = batch.inputs.to(me_.device(), /*non_blocking=*/true);
+  const auto targets = batch.targets.to(me_.device(), /*non_blocking=*/true);
+  at::Tensor logits;
+  {
+    const PrecisionScope precision(plan_.precision, me_.device());
+    logits = network_->forward(inputs);
+  }
+  require(logits.dim() >= 2 && logits.size(0) == inputs.size(0), "train", "the network gave ", logits.sizes(), " for ",
+          inputs.sizes(), ", expected logits of sizes [N, classes, ...]");
+  const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
+  const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
+  me_.tell(optimizer_, kRight, right / per_example);
+  const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, -100,
+                                          plan_.config.label_smoothing);
+  return sum / (static_cast<double>(std::max<int64_t>(1, batch.count)) * per_example);
+}
+
+parallel::StepResult Session::update() {
+  const int64_t batches = std::min(plan_.config.accumulate, plan_.batches_per_epoch - cursor_.batch);
+  for (int64_t b = 0;; ++b) {
+    const data::Batch batch = work_.loader.next(me_.number());
+    if (work_.ledger != nullptr) work_.ledger->add(batch);
+    const auto loss = loss_of(batch);
+    const double weight = batch.count > 0 ? static_cast<double>(batch.count) : kNothing;
+    own_loss_ = loss.item<double>();
+    if (b + 1 < batches) {
+      me_.backward(loss, optimizer_, weight);
+      continue;
+    }
+    if (first_here()) {
+      const int signal = work_.stop;
+      me_.tell(optimizer_, kStop, signal != 0);
+      me_.tell(optimizer_, kSignal, signal);
+      me_.tell(optimizer_, kFailure, work_.failed());
+    }
+    cursor_.batch += batches;
+    return me_.step(loss, optimizer_, weight);
+  }
+}
+
+void Session::note(double told_stop, double told_signal, double told_failure) {
+  if (told_stop > 0) {
+    stopping_ = true;
+    signal_ = static_cast<int>(told_signal / told_stop);
+  }
+  if (told_failure == 0) return;
+  stopping_ = true;
+  const std::lock_guard lock(work_.mutex);
+  if (!work_.failure) work_.trouble = "another process of this job has failed";
+}
+
+void Session::after(const parallel::StepResult& result) {
+  ++cursor_.step;
+  if (cursor_.batch == plan_.batches_per_epoch) cursor_ = {cursor_.epoch + 1, 0, cursor_.step};
+  note(result.told[kStop], result.told[kSignal], result.told[kFailure]);
+  if (!is_number(result)) return;
+  epoch_.add(result);
+  line_.add(result);
+  report(result);
+  const bool ended = epoch_ended() || done();
+  if (ended) end_epoch();
+  const int64_t every = plan_.config.save_every;
+  if (ended || stopping_ || (every > 0 && cursor_.step % every == 0)) save();
+}
+
+// A loss that is none ends the training on all replicas alike; the last checkpoint stays as it is.
+bool Session::is_number(const parallel::StepResult& result) {
+  if (std::isfinite(result.loss) || !result.updated) return true;
+  const auto losses = me_.all_gather(at::full({1}, own_loss_, at::kDouble));
+  stopping_ = true;
+  for (int64_t r = 0; r < me_.replicas(); ++r) {
+    const double loss = losses[r].item<double>();
+    if (std::isfinite(loss)) continue;
+    const std::lock_guard lock(work_.mutex);
+    work_.trouble =
+        text("the loss is ", loss, " at step ", cursor_.step, " (epoch ", cursor_.epoch + 1, ") on replica ", r);
+    break;
+  }
+  return false;
+}
+
+double Session::epochs_done() const {
+  return static_cast<double>(cursor_.epoch) +
+         static_cast<double>(cursor_.batch) / static_cast<double>(plan_.batches_per_epoch);
+}
+
+// Files and callbacks are one replica's affair; what fails there ends the training on all, a step later.
+template <class Call>
+void Session::guarded(const Call& call) {
+  if (!leads() || work_.failed()) return;
+  try {
+    call();
+  } catch (...) {
+    work_.fail(std::current_exception());
+  }
+}
+
+void Session::report(const parallel::StepResult& result) {
+  guarded([&] {
+    const StepReport step{.cursor = cursor_,
+                          .epochs = epochs_done(),
+                          .loss = result.loss,
+                          .accuracy = result.told[kRight] / result.weight,
+                          .lr = optimizer_.lr(),
+                          .gradient_norm = result.gradient_norm,
+                          .examples = static_cast<int64_t>(result.weight),
+                          .updated = result.updated};
+    if (work_.on_step) work_.on_step(step, *network_);
+    if (work_.recorder != nullptr && work_.recorder->step(step, line_)) line_ = {};
+  });
+}
+
+void Session::end_epoch() {
+  // A resumed run that has nothing left to do has used no example.
+  if (work_.ledger != nullptr && epoch_ended() && epoch_.examples > 0) check_data();
+  const int64_t every = plan_.config.evaluate_every;
+  std::optional<Evaluation> test;
+  if (work_.evaluator != nullptr && !stopping_ && (done() || (every > 0 && cursor_.epoch % every == 0))) {
+    const bool wish = first_here() && work_.stop != 0;
+    test = work_.evaluator->run(me_, *network_, wish ? 1 : 0);
+    if (test->told > 0) {
+      stopping_ = true;
+      signal_ = std::max<int>(signal_, work_.stop);
+    }
+  }
+  if (leads()) {
+    EpochReport& report = work_.outcome.last;
+    report = {.epoch = cursor_.epoch,
+              .cursor = cursor_,
+              .train_loss = epoch_.loss / epoch_.examples,
+              .train_accuracy = epoch_.right / epoch_.examples,
+              .examples = static_cast<int64_t>(epoch_.examples),
+              .test = test,
+              .seconds = work_.recorder->seconds()};
+    guarded([&] { work_.recorder->epoch(report); });
+  }
+  if (epoch_ended()) epoch_ = {};
+}
+
+void Session::check_data() {
+  const auto counts = work_.ledger->state();
+  const auto all = me_.sum(first_here() ? counts : at::zeros_like(counts));
+  data::Ledger whole(work_.ledger->examples());
+  whole.merge(all);
+  const auto found = whole.report();
+  if (leads() && !found.exactly_once())
+    work_.fail(std::make_exception_ptr(TrainingError(text("train: epoch ", cursor_.epoch, ": ", found.to_string()))));
+  else
+    guarded([&] { work_.recorder->say(text("epoch ", cursor_.epoch, ": ", found.to_string())); });
+  if (first_here()) work_.ledger->clear();
+  me_.barrier();
+}
+
+void Session::save() {
+  if (saved_ == cursor_) return;
+  saved_ = cursor_;
+  const auto buffers = gather_buffers(me_, *network_);
+  at::Tensor ledger;
+  if (work_.ledger != nullptr) {
+    const auto counts = work_.ledger->state();
+    ledger = me_.sum(first_here() ? counts : at::zeros_like(counts));
+  }
+  guarded([&] {
+    Checkpoint checkpoint = snapshot(plan_, *network_, optimizer_, cursor_);
+    checkpoint.buffers = buffers;
+    checkpoint.extra = write_progress({epoch_, line_, ledger, work_.recorder->seconds()});
+    if (is_finite(checkpoint.weights))
+      work_.recorder->save(std::move(checkpoint));
+    else
+      log_warning("the weights are not finite after step ", cursor_.step, ": no checkpoint is written");
+  });
+}
+
+void Session::finish() {
+  if (first_here()) work_.outcome.signal = signal_;
+  if (!leads()) return;
+  work_.outcome.cursor = cursor_;
+  for (const auto& [name, tensor] : models::state_dict(*network_))
+    work_.outcome.weights[name] = tensor.to(at::kCPU, tensor.scalar_type(), false, true).contiguous();
+  guarded([&] { work_.recorder->samples(*network_, me_.device()); });
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include "lockstep/data/ledger.h"
+#include "lockstep/parallel/replica.h"
+#include "train/plan.h"
+#include "train/recorder.h"
+
+namespace lockstep::train {
+
+/// Sums over examples since some moment.
+struct Sums {
+  double loss = 0;
+  double right = 0;
+  double examples = 0;
+  void add(const parallel::StepResult& result);
+};
+
+/// What all replicas of a process share while they train.
+struct Work {
+  const Plan& plan;
+  const std::optional<Checkpoint>& start;
+  data::Loader& loader;
+  Evaluator* evaluator;          // none without a test set
+  data::Ledger* ledger;          // none unless the data is checked
+  Recorder* recorder;            // on process 0
+  const std::atomic<int>& stop;  // the number of a signal that asks to stop
+  std::function<void(const StepReport&, const models::Classifier&)> on_step;
+
+  // Set by the replica of this process that comes first.
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::string trouble;  // that all replicas agree on
+  Outcome outcome;
+
+  /// Keeps the first exception, for the end.
+  void fail(std::exception_ptr error);
+  bool failed();
+};
+
+/// One replica's training, from the start or a checkpoint to the end. All replicas run the same calls.
+class Session {
+ public:
+  Session(Work& work, parallel::Replica& me);
+  void run();
+
+ private:
+  void restore(const Checkpoint& checkpoint);
+  void load_initial_weights(models::Classifier& network) const;
+  parallel::StepResult update();
+  at::Tensor loss_of(const data::Batch& batch);
+  void after(const parallel::StepResult& result);
+  void report(const parallel::StepResult& result);
+  void end_epoch();
+  void check_data();
+  void save();
+  void finish();
+  bool is_number(const parallel::StepResult& result);
+  void note(double told_stop, double told_signal, double told_failure);
+  template <class Call>
+  void guarded(const Call& call);
+
+  bool first_here() const { return me_.number() == plan_.team.block().begin; }
+  bool leads() const { return me_.number() == 0; }
+  bool epoch_ended() const { return cursor_.batch == 0; }
+  bool done() const { return cursor_.step >= plan_.updates; }
+  double epochs_done() const;
+  data::Cursor place() const { return {cursor_.epoch, cursor_.batch}; }
+
+  Work& work_;
+  const Plan& plan_;
+  parallel::Replica& me_;
+  std::shared_ptr<models::Classifier> network_;
+  parallel::Optimizer optimizer_;
+  Cursor cursor_;
+  Cursor saved_{-1, -1, -1};
+  Sums epoch_, line_;
+  double own_loss_ = 0;
+  int signal_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace lockstep::train

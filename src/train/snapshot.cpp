@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/snapshot.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+#include "lockstep/models/state_dict.h"
+
+namespace lockstep::train {
+namespace {
+
+at::Tensor copy_of(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
+}
+
+Value::List numbers(const Sums& sums) {
+  return {{sums.loss}, {sums.right}, {sums.examples}};
+}
+
+Sums sums_of(const Value& value) {
+  const auto& list = value.as<Value::List>("sums");
+  require(list.size() == 3, "load_checkpoint", "sums are ", list.size(), " numbers, expected 3");
+  return {list[0].as<double>("loss"), list[1].as<double>("right"), list[2].as<double>("examples")};
+}
+
+}  // namespace
+
+Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
+                    const Cursor& cursor) {
+  Checkpoint out;
+  out.model = plan.task.model;
+  for (const auto& [name, tensor] : models::state_dict(network)) out.weights[name] = copy_of(tensor);
+  out.optimizer = optimizer.state_dict();
+  out.cursor = cursor;
+  out.seed = plan.config.seed;
+  out.replicas = plan.config.replicas;
+  out.config = to_toml(plan.config);
+  out.fingerprint = Fingerprint::of(parse_devices(plan.config.devices)[0]).items();
+  return out;
+}
+
+// As float64, which holds every value of a float and every count up to 2^53, so that one exchange has them all.
+Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network) {
+  std::vector<at::Tensor> flat;
+  const auto buffers = network.named_buffers();
+  for (const auto& buffer : buffers)
+    if (buffer.value().defined()) flat.push_back(buffer.value().detach().to(at::kCPU, at::kDouble).flatten());
+  if (flat.empty()) return {};
+  const auto rows = me.all_gather(at::cat(flat));
+  Tensors out;
+  if (me.number() != 0) return out;
+  int64_t at = 0;
+  for (const auto& buffer : buffers) {
+    if (!buffer.value().defined()) continue;
+    const int64_t count = buffer.value().numel();
+    const auto all = rows.narrow(1, at, count);
+    at += count;
+    if (all.eq(all.narrow(0, 0, 1)).all().item<bool>()) continue;
+    auto sizes = buffer.value().sizes().vec();
+    sizes.insert(sizes.begin(), me.replicas());
+    out[buffer.key()] = all.to(buffer.value().scalar_type()).reshape(sizes).contiguous();
+  }
+  return out;
+}
+
+void restore_buffers(const models::Classifier& network, const Checkpoint& checkpoint, int64_t number) {
+  const at::NoGradGuard no_grad;
+  for (const auto& buffer : network.named_buffers())
+    if (const auto found = checkpoint.buffers.find(buffer.key()); found != checkpoint.buffers.end()) {
+      require(found->second.size(0) > number, "resume", "the checkpoint has '", found->first, "' of ",
+              found->second.size(0), " replicas, expected more than ", number);
+      at::Tensor(buffer.value()).copy_(found->second[number]);
+    }
+}
+
+Value::Dict write_progress(const Progress& progress) {
+  Value::Dict out{
+      {"epoch", {numbers(progress.epoch)}}, {"line", {numbers(progress.line)}}, {"seconds", {progress.seconds}}};
+  if (progress.ledger.defined()) out.emplace_back("ledger", Value{progress.ledger});
+  return out;
+}
+
+Progress read_progress(const Value::Dict& extra) {
+  const Value value{extra};
+  Progress out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
+  out.seconds = value.at("seconds").as<double>("seconds");
+  if (const Value* ledger = value.find("ledger")) out.ledger = ledger->as<at::Tensor>("ledger");
+  return out;
+}
+
+bool is_finite(const Tensors& tensors) {
+  return std::ranges::all_of(tensors, [](const auto& item) {
+    return !item.second.is_floating_point() || item.second.isfinite().all().template item<bool>();
+  });
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "train/session.h"
+
+namespace lockstep::train {
+
+/// What a checkpoint keeps besides what training depends on, so that the figures go on too.
+struct Progress {
+  Sums epoch, line;
+  at::Tensor ledger;  // of all processes together; undefined where the data is not checked
+  double seconds = 0;
+};
+
+/// Weights, optimiser and all that describes the run, copied; `buffers` and `extra` are left empty.
+Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
+                    const Cursor& cursor);
+
+/// Collective. The buffers that replicas have different values in: [R, ...].
+Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network);
+/// Replica `number`'s values of those.
+void restore_buffers(const models::Classifier& network, const Checkpoint& checkpoint, int64_t number);
+
+Value::Dict write_progress(const Progress& progress);
+Progress read_progress(const Value::Dict& extra);
+
+/// Whether no number is infinite or none.
+bool is_finite(const Tensors& tensors);
+
+}  // namespace lockstep::train

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/trainer.h"
+
+#include <atomic>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/models/registry.h"
+#include "lockstep/models/state_dict.h"
+#include "lockstep/parallel/replica_error.h"
+#include "lockstep/train/weights.h"
+#include "train/plan.h"
+#include "train/recorder.h"
+#include "train/session.h"
+
+namespace lockstep::train {
+namespace {
+
+// The one thing that a signal handler can reach.
+std::atomic<int> stop_signal{0};
+
+std::vector<std::string> recipe_names() {
+  Config any;
+  std::vector<std::string> names;
+  for (const Field& field : fields_of(any))
+    if (field.recipe && std::string_view(field.name) != "epochs" && std::string_view(field.name) != "steps")
+      names.emplace_back(field.name);
+  return names;
+}
+
+void warn_of_fingerprint(const Plan& plan, const Checkpoint& checkpoint) {
+  const auto here = Fingerprint::of(parse_devices(plan.config.devices)[0]);
+  const auto difference = here.difference(Fingerprint(checkpoint.fingerprint));
+  if (!difference.empty() && plan.team.group().rank() == 0)
+    log_warning("resume: ", difference, "; the run goes on, and its bits are not those of an uninterrupted one");
+}
+
+std::map<std::string, std::string> settings_of(const Config& config) {
+  std::map<std::string, std::string> out;
+  for (const auto& setting : config.set) {
+    const size_t equals = setting.find('=');
+    require(equals != std::string::npos && equals > 0, "train", "set is '", setting,
+            "', expected NAME=VALUE, as in --set width=0.5");
+    out[setting.substr(0, equals)] = setting.substr(equals + 1);
+  }
+  return out;
+}
+
+// A data set need not have a test part.
+std::shared_ptr<const data::Dataset> limited(std::shared_ptr<const data::Dataset> dataset, int64_t count) {
+  return count > 0 && count < dataset->size() ? data::first_of(std::move(dataset), count) : dataset;
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  Plan plan;
+  std::optional<Checkpoint> start;
+  std::function<void(const StepReport&, const models::Classifier&)> on_step{};
+  std::function<void(const EpochReport&)> on_epoch{};
+  bool has_run = false;
+};
+
+Task make_task(const Config& config) {
+  check(config);
+  const data::DatasetOptions options{.image_size = config.image_size, .seed = config.seed};
+  Task task;
+  task.model = config.model;
+  task.train = limited(data::open_dataset(config.data, data::Split::train, options), config.examples);
+  task.test = limited(data::open_dataset(config.data, data::Split::test, options), config.test_examples);
+  const auto& info = task.train->info();
+  models::Options made{.input = info.input_shape, .classes = info.classes, .settings = settings_of(config)};
+  if (!config.init.ends_with(".pt")) made.init = config.init;
+  auto registry = models::builtin();
+  made = registry.complete(config.model, made);
+  task.network = [registry = std::move(registry), made, name = config.model] { return registry.make(name, made); };
+  return task;
+}
+
+Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
+                    int64_t top_k, bool confusion) {
+  const auto data = task.test != nullptr ? task.test : task.train;
+  Config wanted = config;
+  if (wanted.replicas > 0) wanted.replicas = std::min(wanted.replicas, data->size());
+  Task alone = task;
+  alone.train = data;
+  const Plan plan = make_plan(wanted, alone, group);
+  auto options = plan.evaluation_options();
+  options.top_k = top_k;
+  options.confusion = confusion;
+  Evaluator evaluator(data, options);
+  Evaluation out;
+  plan.team.run([&](parallel::Replica& me) {
+    const auto made = plan.task.network();
+    if (me.number() == 0) models::load_state_dict(*made, weights);
+    const auto network = me.share(made);
+    const auto found = evaluator.run(me, *network);
+    if (me.number() == plan.team.block().begin) out = found;
+  });
+  return out;
+}
+
+Trainer::Trainer(const Config& config, Task task) : Trainer(config, std::move(task), comm::connect()) {}
+
+Trainer::Trainer(const Config& config, Task task, const comm::Group& group, std::optional<Checkpoint> start) {
+  if (!start && !config.resume.empty()) start = fetch_checkpoint(config.resume, group);
+  impl_ = std::make_unique<Impl>(Impl{.plan = make_plan(config, std::move(task), group), .start = std::move(start)});
+  if (!impl_->start) return;
+  resumed_config(impl_->plan.config, recipe_names(), *impl_->start);
+  warn_of_fingerprint(impl_->plan, *impl_->start);
+}
+
+Trainer::~Trainer() = default;
+
+const Config& Trainer::config() const {
+  return impl_->plan.config;
+}
+
+std::string Trainer::describe() const {
+  const Plan& plan = impl_->plan;
+  return text(plan.task.model, " on ", plan.task.train->info().name, ": ", plan.team.describe(), ", batch ",
+              plan.config.batch);
+}
+
+void Trainer::on_step(std::function<void(const StepReport&, const models::Classifier&)> callback) {
+  impl_->on_step = std::move(callback);
+}
+void Trainer::on_epoch(std::function<void(const EpochReport&)> callback) {
+  impl_->on_epoch = std::move(callback);
+}
+
+void Trainer::request_stop(int signal) noexcept {
+  stop_signal = signal;
+}
+
+Outcome Trainer::run() {
+  require(!impl_->has_run, "Trainer::run", "it has run already, expected one run a trainer");
+  impl_->has_run = true;
+  Plan& plan = impl_->plan;
+  const bool writes = plan.team.group().rank() == 0;
+  data::Loader loader(plan.task.train, plan.order(), plan.loader_options());
+  std::optional<Evaluator> evaluator;
+  if (plan.task.test != nullptr) evaluator.emplace(plan.task.test, plan.evaluation_options());
+  std::optional<data::Ledger> ledger;
+  if (plan.config.check_data) ledger.emplace(plan.task.train->size());
+  std::optional<Recorder> recorder;
+  if (writes) recorder.emplace(plan, impl_->start, impl_->on_epoch);
+  Work work{.plan = plan,
+            .start = impl_->start,
+            .loader = loader,
+            .evaluator = evaluator ? &*evaluator : nullptr,
+            .ledger = ledger ? &*ledger : nullptr,
+            .recorder = recorder ? &*recorder : nullptr,
+            .stop = stop_signal,
+            .on_step = impl_->on_step,
+            .mutex = {},
+            .failure = {},
+            .trouble = {},
+            .outcome = {}};
+  try {
+    plan.team.run([&](parallel::Replica& me) { Session(work, me).run(); });
+    stop_signal = 0;
+    if (recorder) recorder->finish_saving();
+    if (work.failure) std::rethrow_exception(work.failure);
+    if (!work.trouble.empty()) throw TrainingError(text("train: ", work.trouble, recorder ? recorder->kept() : ""));
+    if (!writes) return work.outcome;
+    work.outcome.hash = hash_of(work.outcome.weights);
+    recorder->finish(work.outcome);
+    return work.outcome;
+  } catch (const std::exception& error) {
+    if (recorder) recorder->abandon(error.what());
+    throw;
+  }
+}
+
+}  // namespace lockstep::train
