@@ -4,17 +4,28 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <exception>
 #include <iostream>
 
+#include "cli/evaluate.h"
+#include "cli/hash.h"
 #include "cli/info.h"
 #include "cli/launcher/rank_process.h"
-#include "cli/nearest.h"
+#include "cli/predict.h"
+#include "cli/report.h"
 #include "cli/run.h"
 #include "cli/selftest.h"
+#include "cli/speedup.h"
+#include "cli/sweep.h"
+#include "cli/train.h"
+#include "cli/trial.h"
+#include "cli/verify.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/fingerprint.h"
 #include "lockstep/core/memory.h"
+#include "lockstep/core/nearest.h"
 #include "lockstep/core/numerics.h"
+#include "lockstep/parallel/replica_error.h"
 
 namespace lockstep::cli {
 namespace {
@@ -67,6 +78,15 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("--version", text("lockstep ", version()));
   app.allow_extras();
   setup_run(app, chosen, arguments.program);
+  setup_train(app, chosen);
+  setup_evaluate(app, chosen);
+  setup_predict(app, chosen);
+  setup_hash(app, chosen);
+  setup_report(app, chosen);
+  setup_verify(app, chosen);
+  setup_speedup(app, chosen);
+  setup_sweep(app, chosen);
+  setup_trial(app, chosen);
   setup_info(app, chosen);
   setup_selftest(app, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) command->allow_extras();
@@ -89,6 +109,17 @@ int parse_and_run(int argc, char** argv) {
   return chosen();
 }
 
+// Whether what a replica threw is a caller's mistake.
+bool is_mistake(const std::exception_ptr& cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 int fail_with(int code, const char* what) {
   std::cerr << "lockstep: " << what << '\n';
   return code;
@@ -105,6 +136,10 @@ int main(int argc, char** argv) {
     return cli::parse_and_run(argc, argv);
   } catch (const Error& error) {
     return cli::fail_with(2, error.what());
+  } catch (const parallel::ReplicaError& error) {
+    return cli::fail_with(cli::is_mistake(error.cause()) ? 2 : 1, error.what());
+  } catch (const cli::TrialFailed& error) {
+    return cli::fail_with(error.exit_code(), error.what());
   } catch (const cli::StartError& error) {
     return cli::fail_with(error.exit_code(), error.what());
   } catch (const std::exception& error) {

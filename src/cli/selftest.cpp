@@ -16,11 +16,11 @@
 #include <thread>
 
 #include "cli/bandwidth.h"
-#include "cli/nearest.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/selftest.h"
 #include "lockstep/core/cpu_info.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/nearest.h"
 
 namespace lockstep::cli {
 namespace {

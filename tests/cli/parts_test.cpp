@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cli/launcher/output.h"
-#include "cli/nearest.h"
 #include "cli/program.h"
 
 namespace lockstep::cli {
@@ -27,15 +26,6 @@ TEST(Lines, ThatNeverEndAreCut) {
   ASSERT_EQ(got.size(), 2u);
   for (const auto& line : got) EXPECT_EQ(line, "> " + std::string(65536, 'x'));
   EXPECT_EQ(lines.finish(), "> " + std::string(150'000 - 2 * 65536, 'x') + "\n");
-}
-
-TEST(DidYouMean, FindsTheNearestNameOrNone) {
-  const std::vector<std::string> names{"run", "info", "selftest"};
-  EXPECT_EQ(did_you_mean("rnu", names), " (did you mean 'run'?)");
-  EXPECT_EQ(did_you_mean("selftst", names), " (did you mean 'selftest'?)");
-  EXPECT_EQ(did_you_mean("inof", names), " (did you mean 'info'?)");
-  EXPECT_EQ(did_you_mean("train", names), "");
-  EXPECT_EQ(did_you_mean("", names), "");
 }
 
 struct Wrong {

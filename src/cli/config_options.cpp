@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/config_options.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::string help_of(const train::Field& field) {
+  std::string out = field.help;
+  for (size_t c = 0; c < field.choices.size(); ++c) out += (c == 0 ? ": " : ", ") + field.choices[c];
+  return out;
+}
+
+// What stands behind an option in --help: its value where none is given.
+std::string default_of(const train::Field& field) {
+  const std::string value = train::value_text(field);
+  const bool none = value.empty() || value == "\"\"" || value == "[]" || value == "0" || value == "-1";
+  return none ? " " : text("[", value, "]");
+}
+
+struct Adder {
+  CLI::App& command;
+  const train::Field& field;
+
+  CLI::Option* operator()(bool* value) const {
+    const std::string name = field.name;
+    return command.add_flag("--" + name + ",!--no-" + name, *value, help_of(field));
+  }
+  template <class T>
+  CLI::Option* operator()(std::vector<T>* value) const {
+    return command.add_option(text("--", field.name), *value, help_of(field))->delimiter(',');
+  }
+  template <class T>
+  CLI::Option* operator()(T* value) const {
+    const bool positional = std::string_view(field.name) == "model";
+    return command.add_option(positional ? "model" : text("--", field.name), *value, help_of(field));
+  }
+};
+
+void assign_all(const train::Config& from, train::Config& to, const std::function<bool(const std::string&)>& chosen) {
+  train::Config source = from;
+  const auto values = train::fields_of(source), places = train::fields_of(to);
+  for (size_t f = 0; f < places.size(); ++f)
+    if (chosen(places[f].name))
+      std::visit([&](auto* place) { *place = *std::get<std::remove_const_t<decltype(place)>>(values[f].value); },
+                 places[f].value);
+}
+
+}  // namespace
+
+train::Config ConfigOptions::resolve(std::vector<std::string>& given) const {
+  train::Config out;
+  given = file.empty() ? std::vector<std::string>{} : train::read_toml_file(out, file);
+  train::Config any;
+  for (const auto& field : train::fields_of(any))
+    if (on_command_line(field.name)) given.emplace_back(field.name);
+  assign_all(config, out, on_command_line);
+  if (!preset.empty()) train::apply_preset(out, preset, given);
+  return out;
+}
+
+void add_config_options(CLI::App& command, ConfigOptions& options, const std::vector<std::string>& without) {
+  for (const train::Field& field : train::fields_of(options.config)) {
+    if (std::ranges::count(without, field.name) > 0) continue;
+    CLI::Option* option = std::visit([&](auto* value) { return Adder{command, field}(value); }, field.value);
+    option->group(field.group)->option_text(std::holds_alternative<bool*>(field.value) ? "" : default_of(field));
+  }
+  command.add_option("--config", options.file, "Options from a TOML file; the command line wins")->group("Presets");
+  command.add_option("--preset", options.preset, "Values for what is not given: best")->group("Presets");
+  options.on_command_line = [&command](const std::string& name) {
+    const auto* option = command.get_option_no_throw(name == "model" ? name : "--" + name);
+    return option != nullptr && option->count() > 0;
+  };
+}
+
+}  // namespace lockstep::cli

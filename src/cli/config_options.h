@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+/// The options of a training run as a command takes them.
+struct ConfigOptions {
+  train::Config config;
+  std::string file;
+  std::string preset;
+  std::function<bool(const std::string&)> on_command_line;  // whether an option stands there
+
+  /// The configuration, and which options somebody has set: the command line wins over the file, both over the preset.
+  /// Throws Error for what a file or a preset can't say.
+  train::Config resolve(std::vector<std::string>& given) const;
+};
+
+/// Adds all options of a training run to a command, but for those named. The options must outlive it.
+void add_config_options(CLI::App& command, ConfigOptions& options, const std::vector<std::string>& without = {});
+
+}  // namespace lockstep::cli

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evaluate.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iomanip>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/job.h"
+#include "cli/model_file.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/nearest.h"
+#include "lockstep/report/format.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kTopK = 5;
+
+bool wants(const EvaluateOptions& options, const std::string& metric) {
+  return std::ranges::count(options.metrics, metric) > 0;
+}
+
+Json json_of(const train::Evaluation& evaluation, const data::DatasetInfo& info, const EvaluateOptions& options) {
+  Json out{{"data", info.name},
+           {"examples", evaluation.examples},
+           {"loss", evaluation.loss},
+           {"accuracy", evaluation.accuracy}};
+  if (wants(options, "topk")) out["top5"] = evaluation.top_k;
+  if (!evaluation.confusion.defined()) return out;
+  out["classes"] = info.class_names;
+  Json rows = Json::array();
+  for (int64_t row = 0; row < evaluation.confusion.size(0); ++row) {
+    const auto* counts = evaluation.confusion[row].const_data_ptr<int64_t>();
+    rows.push_back(std::vector<int64_t>(counts, counts + evaluation.confusion.size(1)));
+  }
+  out["confusion"] = std::move(rows);
+  return out;
+}
+
+std::string confusion_table(const Json& facts) {
+  std::ostringstream out;
+  size_t name_width = 5;
+  for (const auto& name : facts["classes"]) name_width = std::max(name_width, name.get<std::string>().size());
+  int width = 4;
+  for (const auto& row : facts["confusion"])
+    for (const auto& count : row) width = std::max(width, static_cast<int>(count.dump().size()));
+  out << "\ntruth (rows), prediction (columns, in the same order)\n";
+  for (size_t row = 0; row < facts["confusion"].size(); ++row) {
+    out << std::left << std::setw(static_cast<int>(name_width)) << facts["classes"][row].get<std::string>()
+        << std::right;
+    for (const auto& count : facts["confusion"][row]) out << " " << std::setw(width) << count.get<int64_t>();
+    out << "\n";
+  }
+  return out.str();
+}
+
+std::string as_text(const Json& facts) {
+  std::string out = text(facts["examples"], " examples of ", facts["data"].get<std::string>(), ": loss ",
+                         report::fixed(facts["loss"], 4), ", accuracy ", report::fixed(facts["accuracy"], 4));
+  if (facts.contains("top5")) out += text(", top-5 accuracy ", report::fixed(facts["top5"], 4));
+  if (facts.contains("confusion")) out += confusion_table(facts);
+  return out;
+}
+
+void check(const EvaluateOptions& options) {
+  const std::vector<std::string> known{"topk", "confusion"}, splits{"test", "train"};
+  for (const auto& metric : options.metrics)
+    require(std::ranges::count(known, metric) > 0, "evaluate", "--metrics has '", metric,
+            "', expected topk or confusion", did_you_mean(metric, known));
+  require(std::ranges::count(splits, options.split) > 0, "evaluate", "--split is '", options.split,
+          "', expected test or train", did_you_mean(options.split, splits));
+}
+
+}  // namespace
+
+int evaluate(const EvaluateOptions& options) {
+  check(options);
+  if (const int gpus = gpus_of_one_process(options.devices); gpus > 1) return relaunch(gpus);
+  const comm::Group group = comm::connect();
+  ModelFile model = open_model(options.path, options.model, group);
+  train::Config& config = model.config;
+  if (!options.data.empty()) config.data = options.data;
+  config.devices = options.devices;
+  if (options.batch > 0) config.evaluate_batch = options.batch;
+  if (options.replicas > 0) config.replicas = options.replicas;
+  config.examples = config.test_examples = options.examples;
+  auto task = train::make_task(config);
+  if (options.split == "train") task.test = task.train;
+  const auto evaluation = train::evaluate(config, task, model.weights, group, wants(options, "topk") ? kTopK : 0,
+                                          wants(options, "confusion"));
+  if (group.rank() == 0) {
+    const Json facts = json_of(evaluation, task.test->info(), options);
+    std::printf("%s\n", options.json ? facts.dump(2).c_str() : as_text(facts).c_str());
+  }
+  group.finish();
+  return 0;
+}
+
+void setup_evaluate(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<EvaluateOptions>();
+  CLI::App* command = app.add_subcommand("evaluate", "Loss and accuracy of a trained network, on all devices");
+  command->add_option("checkpoint", options->path, "A run's folder, a checkpoint or a file of weights")->required();
+  command->add_option("--data", options->data, "The data; default: what it was trained on");
+  command->add_option("--split", options->split, "test (the default) or train");
+  command->add_option("--metrics", options->metrics, "More figures: topk, confusion")->delimiter(',');
+  command->add_option("--devices", options->devices, "Of each process: 2, cpu:4, cuda:0; default: all there are");
+  command->add_option("--batch", options->batch, "Examples evaluated at once, of all replicas");
+  command->add_option("--replicas", options->replicas, "R, over which they are divided; default: as in training");
+  command->add_option("--examples", options->examples, "Only the first so many");
+  command->add_option("--model", options->model, "The network, where the file holds weights alone");
+  command->add_flag("--json", options->json, "The same as JSON");
+  command->callback([options, &chosen] { chosen = [options] { return evaluate(*options); }; });
+}
+
+}  // namespace lockstep::cli

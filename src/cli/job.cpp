@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/job.h"
+
+#include <fstream>
+#include <iterator>
+
+#include "cli/run.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/device.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/job.h"
+
+namespace lockstep::cli {
+
+std::string from_leader(const comm::Group& group, const std::function<std::string()>& find) {
+  std::string said;
+  if (group.rank() == 0) {
+    try {
+      said = text("+", find());
+    } catch (const Error& error) {
+      said = text("-", error.what());
+    }
+  }
+  said = train::broadcast_text(said, group);
+  if (said[0] == '-') throw Error(said.substr(1));
+  return said.substr(1);
+}
+
+int gpus_of_one_process(const std::string& devices) {
+  if (comm::read_environment().size > 1 || cuda_devices().empty()) return 0;
+  const auto all = parse_devices(devices.empty() ? "cuda" : devices);
+  return all[0].kind == Device::Kind::cuda ? static_cast<int>(all.size()) : 0;
+}
+
+int relaunch(int processes) {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  RunOptions options;
+  options.processes = processes;
+  options.no_prefix = true;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = all.find('\0', begin);
+    options.program.push_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  options.program[0] = "/proc/self/exe";
+  return run(options);
+}
+
+}  // namespace lockstep::cli

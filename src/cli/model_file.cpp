@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/model_file.h"
+
+#include <filesystem>
+
+#include "cli/job.h"
+#include "lockstep/core/error.h"
+#include "lockstep/train/weights.h"
+
+namespace lockstep::cli {
+namespace {
+
+bool is_checkpoint_file(const std::string& path) {
+  return train::is_checkpoint(train::read_tensor_file(path));
+}
+
+ModelFile from_weights(const std::filesystem::path& file, const std::string& model) {
+  ModelFile out;
+  out.weights = train::read_weights(file);
+  const auto config = file.parent_path() / "config.toml";
+  if (std::filesystem::exists(config))
+    train::read_toml_file(out.config, config.string());
+  else
+    require(!model.empty(), "open_model", "'", file.string(),
+            "' holds weights alone and has no config.toml beside it, expected the network's name too: --model NAME");
+  return out;
+}
+
+}  // namespace
+
+ModelFile open_model(const std::string& path, const std::string& model, const comm::Group& group) {
+  require(std::filesystem::exists(path), "open_model", "'", path,
+          "' is not there, expected a run's folder, a checkpoint or a file of weights");
+  const bool folder = std::filesystem::is_directory(path);
+  ModelFile out;
+  if (folder || is_checkpoint_file(path)) {
+    const auto checkpoint = train::fetch_checkpoint(path, group);
+    if (checkpoint) {
+      train::read_toml(out.config, checkpoint->config, path);
+      out.weights = checkpoint->weights;
+    } else {
+      out = from_weights(std::filesystem::path(path) / "weights.pt", model);
+    }
+  } else {
+    out = from_weights(path, model);
+  }
+  if (!model.empty()) out.config.model = model;
+  out.config.resume.clear();
+  out.config.out.clear();
+  out.config.devices.clear();
+  out.config.init = "default";
+  return out;
+}
+
+}  // namespace lockstep::cli

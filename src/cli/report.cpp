@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/report.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "lockstep/report/files.h"
+#include "lockstep/report/html.h"
+
+namespace lockstep::cli {
+
+int report(const ReportOptions& options) {
+  const auto runs = report::read_runs({options.runs.begin(), options.runs.end()});
+  std::filesystem::path output = options.output;
+  if (output.empty())
+    output = runs.size() == 1 ? std::filesystem::path(options.runs[0]) / "report.html" : "report.html";
+  report::write_file_atomically(output, report::report_page(runs));
+  std::printf("%s\n", output.c_str());
+  return 0;
+}
+
+void setup_report(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ReportOptions>();
+  CLI::App* command = app.add_subcommand("report", "Write one HTML page on one run, or on several compared");
+  command->footer("As in: lockstep report runs/lenet, or: lockstep report runs/* -o compared.html");
+  command->add_option("RUN", options->runs, "Folders of runs")->required();
+  command->add_option("-o,--output", options->output,
+                      "The page; default: report.html, in the run's folder if there is one run");
+  command->callback([options, &chosen] { chosen = [options] { return report(*options); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/speedup.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <memory>
+
+#include "cli/trial.h"
+#include "lockstep/core/device.h"
+#include "lockstep/core/error.h"
+#include "lockstep/report/curves.h"
+#include "lockstep/report/files.h"
+#include "lockstep/report/format.h"
+#include "lockstep/report/table.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int64_t kWarmUp = 3;
+constexpr int64_t kSteps = 12;
+
+// One line of the table, with what all its rounds have measured.
+struct Measured {
+  int64_t batch;
+  int64_t devices;
+  std::vector<double> seconds = {};
+  report::Phases phases = {};
+  int phase_rounds = 0;
+
+  double median() const {
+    auto sorted = seconds;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::ranges::nth_element(sorted, middle);
+    return *middle;
+  }
+};
+
+void add(report::Phases& sum, const report::Phases& more) {
+  sum.data += more.data;
+  sum.forward += more.forward;
+  sum.backward += more.backward;
+  sum.communication += more.communication;
+  sum.update += more.update;
+  sum.wait += more.wait;
+}
+
+void scale(report::Phases& phases, double factor) {
+  for (double* part :
+       {&phases.data, &phases.forward, &phases.backward, &phases.communication, &phases.update, &phases.wait})
+    *part *= factor;
+}
+
+Trial trial_of(const train::Config& config, const Measured& one, bool gpus) {
+  Trial trial{.config = config};
+  trial.config.batch = one.batch;
+  if (gpus) {
+    trial.processes = static_cast<int>(one.devices);
+    trial.config.devices = "cuda";
+  } else {
+    trial.config.devices = text("cpu:", one.devices);
+  }
+  return trial;
+}
+
+train::Config config_of(const SpeedupOptions& options) {
+  std::vector<std::string> given;
+  train::Config config = options.config.resolve(given);
+  const auto is_given = [&](const char* name) { return std::ranges::count(given, name) > 0; };
+  if (!is_given("steps")) config.steps = kSteps;
+  require(config.steps > kWarmUp, "speedup", "--steps is ", config.steps, ", expected more than ", kWarmUp,
+          ", which only warm up");
+  if (!is_given("epochs")) config.epochs = 0;
+  train::check(config);
+  return config;
+}
+
+void check(const SpeedupOptions& options, bool gpus) {
+  for (const auto& [name, values] : {std::pair("batch", &options.batches), {"devices", &options.devices}}) {
+    require(!values->empty(), "speedup", "--", name, " is empty, expected numbers, as in 1,2,4");
+    for (const int64_t value : *values)
+      require(value >= 1, "speedup", "--", name, " has ", value, ", expected 1 or more");
+  }
+  const auto most = *std::ranges::max_element(options.devices);
+  require(!gpus || most <= static_cast<int64_t>(cuda_devices().size()), "speedup", "--devices has ", most,
+          ", expected at most the ", cuda_devices().size(), " GPUs there are");
+  require(options.rounds >= 1, "speedup", "--rounds is ", options.rounds, ", expected 1 or more");
+}
+
+// The same replicas for all numbers of devices, so that all lines do the same work.
+int64_t replicas_of(const train::Config& config, const std::vector<int64_t>& devices, int64_t batch) {
+  if (config.replicas > 0) return config.replicas;
+  const auto most = std::bit_ceil(static_cast<uint64_t>(*std::ranges::max_element(devices)));
+  return std::min<int64_t>(static_cast<int64_t>(std::max<uint64_t>(8, most)),
+                           static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch))));
+}
+
+void measure(Measured& one, const train::Config& config, const std::vector<int64_t>& devices, bool gpus) {
+  train::Config mine = config;
+  mine.replicas = replicas_of(config, devices, one.batch);
+  const TrialResult result = run_trial(trial_of(mine, one, gpus));
+  const auto& steps = result.step_seconds;
+  one.seconds.insert(one.seconds.end(), steps.begin() + std::min<std::ptrdiff_t>(kWarmUp, std::ssize(steps) - 1),
+                     steps.end());
+  if (!result.phases) return;
+  add(one.phases, *result.phases);
+  ++one.phase_rounds;
+}
+
+std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all) {
+  std::vector<report::SpeedupRow> rows;
+  for (Measured& one : all) {
+    const auto base = std::ranges::find_if(all, [&](const Measured& other) { return other.batch == one.batch; });
+    if (one.phase_rounds > 0) scale(one.phases, 1.0 / one.phase_rounds);
+    rows.push_back({.devices = static_cast<int>(one.devices),
+                    .batch = one.batch,
+                    .seconds_per_step = one.median(),
+                    .speedup = base->median() / one.median(),
+                    .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt});
+  }
+  return rows;
+}
+
+report::Table table_of(const std::vector<report::SpeedupRow>& rows) {
+  const auto milliseconds = [](double seconds) { return report::fixed(1e3 * seconds, 2); };
+  const auto percent = [](double part) { return report::fixed(100 * part, 1); };
+  report::Table table({{"devices"},
+                       {"batch"},
+                       {"batch per device", "", [](double value) { return report::compact(value, 4); }},
+                       {"time per iteration", "ms", milliseconds},
+                       {"speedup", "", [](double value) { return report::fixed(value, 2); }},
+                       {"ideal", "", [](double value) { return report::compact(value, 3); }},
+                       {"waiting for data", "%", percent},
+                       {"communication", "%", percent},
+                       {"imbalance", "%", percent},
+                       {"update", "%", percent}});
+  for (const auto& row : rows) {
+    const auto base = std::ranges::find(rows, row.batch, &report::SpeedupRow::batch);
+    std::vector<report::Cell> cells{
+        int64_t{row.devices}, row.batch,   static_cast<double>(row.batch) / static_cast<double>(row.devices),
+        row.seconds_per_step, row.speedup, static_cast<double>(row.devices) / static_cast<double>(base->devices)};
+    if (row.phases) {
+      const double whole = row.phases->sum();
+      for (const double part : {row.phases->data, row.phases->communication, row.phases->wait, row.phases->update})
+        cells.emplace_back(part / whole);
+    } else {
+      cells.resize(10);
+    }
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+}  // namespace
+
+int speedup(const SpeedupOptions& options) {
+  const train::Config config = config_of(options);
+  const bool gpus = !cuda_devices().empty();
+  check(options, gpus);
+  std::vector<Measured> all;
+  for (const int64_t batch : options.batches)
+    for (const int64_t devices : options.devices) all.push_back({batch, devices});
+  // Rounds take turns, so that what else the machine does falls on all alike.
+  for (int round = 0; round < options.rounds; ++round)
+    for (Measured& one : all) measure(one, config, options.devices, gpus);
+  const auto rows = rows_of(all);
+  const auto table = table_of(rows);
+  std::printf("%s on %s, median of %ld steps in %d interleaved rounds\n\n%s", config.model.c_str(), config.data.c_str(),
+              static_cast<long>(all[0].seconds.size()), options.rounds, table.to_text().c_str());
+  const auto cores = static_cast<int64_t>(parse_devices("cpu").size());
+  if (const auto most = *std::ranges::max_element(options.devices); !gpus && most > cores)
+    std::printf("\nthis machine has %ld cores: more devices than that can't be faster\n", static_cast<long>(cores));
+  if (!options.json.empty()) report::write_file_atomically(options.json, table.to_json() + "\n");
+  if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));
+  return 0;
+}
+
+void setup_speedup(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<SpeedupOptions>();
+  CLI::App* command = app.add_subcommand("speedup", "How a step gets faster with devices: lockstep speedup MODEL");
+  add_config_options(*command, options->config,
+                     {"resume", "out", "devices", "blocks", "batch", "save-every", "check-data", "scale-batch"});
+  options->batches = {256};
+  options->devices = {1, 2};
+  command->add_option("--batch", options->batches, "Global batch sizes; default 256")->delimiter(',')->group("Measure");
+  command->add_option("--devices", options->devices, "Numbers of devices; default 1,2")
+      ->delimiter(',')
+      ->group("Measure");
+  command->add_option("--rounds", options->rounds, "Rounds over all of them; default 3")->group("Measure");
+  command->add_option("--json", options->json, "The table as JSON into this file")->group("Measure");
+  command->add_option("--chart", options->chart, "STEM.svg and STEM.png, with the ideal line")->group("Measure");
+  command->callback([options, &chosen] { chosen = [options] { return speedup(*options); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/train.h"
+
+#include <signal.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/job.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "lockstep/models/registry.h"
+#include "lockstep/report/format.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::cli {
+namespace {
+
+// The first asks training to stop after its step, the second ends the process.
+void stop_on(int signal) {
+  struct sigaction action {};
+  action.sa_handler = [](int number) { train::Trainer::request_stop(number); };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  struct sigaction now {};
+  sigaction(signal, nullptr, &now);
+  if (now.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+}
+
+bool holds_run(const std::filesystem::path& folder) {
+  for (const char* name : {"metrics.jsonl", "last.pt", "weights.pt"})
+    if (std::filesystem::exists(folder / name)) return true;
+  return false;
+}
+
+void remove_run(const std::filesystem::path& folder) {
+  for (const char* name : {"metrics.jsonl", "last.pt", "previous.pt", "last.pt.partial", "weights.pt", "config.toml",
+                           "summary.json", "confusion.json", "samples.json", "curves.svg", "curves.png", "tb"})
+    std::filesystem::remove_all(folder / name);
+}
+
+// The folder of a new run, made.
+std::string claim_folder(const std::string& wanted, const std::string& model, bool overwrite) {
+  std::string folder = wanted;
+  if (folder.empty())
+    for (int number = 1; folder.empty() || holds_run(folder); ++number)
+      folder = number == 1 ? text("runs/", model) : text("runs/", model, "-", number);
+  if (overwrite) remove_run(folder);
+  require(!holds_run(folder), "train", "folder '", folder,
+          "' holds a run already, expected a new one: go on with it (--resume) or replace it (--overwrite)");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require(!error, "train", "folder '", folder, "' can't be made (", error.message(), ")");
+  return folder;
+}
+
+// The checkpoint to go on with, and its configuration. None where nobody asks for one, or where --out and --resume are
+// said together of a run that has left no checkpoint yet.
+std::optional<train::Checkpoint> find_start(train::Config& config, const std::vector<std::string>& given,
+                                            const TrainOptions& options, const comm::Group& group) {
+  if (!options.resumes && config.resume.empty()) return std::nullopt;
+  const bool same = config.resume.empty() || config.resume == config.out;
+  const std::string from = config.resume.empty() ? config.out : config.resume;
+  require(!from.empty(), "train",
+          "--resume without a run, expected its folder: --resume runs/NAME, or --out runs/NAME --resume");
+  config.resume.clear();
+  const auto exists = [&] { return std::string(std::filesystem::exists(from) ? "yes" : "no"); };
+  if (same && from_leader(group, exists) == "no") return std::nullopt;
+  auto start = train::fetch_checkpoint(from, group);
+  if (start) config = train::resumed_config(config, given, *start);
+  const std::filesystem::path path = from;
+  if (config.out.empty() || start) config.out = path.extension() == ".pt" ? path.parent_path().string() : from;
+  return start;
+}
+
+void greet(const train::Trainer& trainer, const std::optional<train::Checkpoint>& start) {
+  const train::Config& config = trainer.config();
+  std::printf("%s, into %s\n", trainer.describe().c_str(), config.out.c_str());
+  if (start)
+    std::printf("going on after step %ld (epoch %ld, batch %ld)\n", static_cast<long>(start->cursor.step),
+                static_cast<long>(start->cursor.epoch + 1), static_cast<long>(start->cursor.batch));
+  std::fflush(stdout);
+}
+
+void part(const train::Outcome& outcome, const train::Config& config) {
+  std::string line = text(outcome.cursor.step, " steps in ", report::duration(outcome.seconds));
+  if (outcome.last.examples > 0) line += text(", train loss ", report::fixed(outcome.last.train_loss, 4));
+  if (outcome.last.test)
+    line += text(", test loss ", report::fixed(outcome.last.test->loss, 4), ", test accuracy ",
+                 report::fixed(outcome.last.test->accuracy, 4));
+  std::printf("%s\n", line.c_str());
+  if (outcome.signal != 0)
+    std::printf("stopped; go on with: lockstep train --resume %s\n", config.out.c_str());
+  else
+    std::printf("weights in %s/weights.pt, sha256 %s\n", config.out.c_str(), outcome.hash.c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int train_model(const TrainOptions& options) {
+  std::vector<std::string> given;
+  train::Config config = options.config.resolve(given);
+  if (options.sync_bn || options.ghost_bn) {
+    require(!(options.sync_bn && options.ghost_bn), "train", "--sync-bn and --ghost-bn exclude each other");
+    config.batch_norm = options.sync_bn ? "sync" : "ghost";
+    given.emplace_back("batch-norm");
+  }
+  train::check(config);
+  if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);
+  stop_on(SIGINT);
+  stop_on(SIGTERM);
+  const comm::Group group = comm::connect();
+  const bool leads = group.rank() == 0;
+  const auto start = find_start(config, given, options, group);
+  auto task = train::make_task(config);
+  if (!start)
+    config.out = from_leader(
+        group, [&] { return claim_folder(config.out, config.model, options.overwrite || options.resumes); });
+  train::Trainer trainer(config, std::move(task), group, start);
+  if (leads) greet(trainer, start);
+  try {
+    const train::Outcome outcome = trainer.run();
+    if (leads) part(outcome, trainer.config());
+    group.finish();
+    return outcome.signal == 0 ? 0 : 128 + outcome.signal;
+  } catch (const train::TrainingError&) {  // all processes know of it, and one of them says it
+    if (leads) throw;
+    return 1;
+  }
+}
+
+void setup_train(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "Train a network: lockstep train MODEL [OPTIONS]");
+  add_config_options(*command, options->config, {"resume"});
+  const auto registry = models::builtin();
+  std::string models = "models:";
+  for (const auto& entry : registry.entries()) models += text("\n  ", entry.name, ": ", entry.description);
+  command->footer(models);
+  command->add_flag("--sync-bn", options->sync_bn, "As --batch-norm sync")->group("Arithmetic");
+  command->add_flag("--ghost-bn", options->ghost_bn, "As --batch-norm ghost")->group("Arithmetic");
+  command
+      ->add_option("--resume", options->config.config.resume,
+                   "Go on with a run: its folder or a checkpoint; default: the folder of --out")
+      ->expected(0, 1)
+      ->group("What it writes");
+  command->add_flag("--overwrite", options->overwrite, "Replace the run that --out holds")->group("What it writes");
+  command->callback([options, command, &chosen] {
+    options->resumes = command->get_option("--resume")->count() > 0;
+    chosen = [options] { return train_model(*options); };
+  });
+}
+
+}  // namespace lockstep::cli

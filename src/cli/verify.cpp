@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/verify.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <sstream>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int64_t kReplicas = 8;
+constexpr int64_t kSteps = 20;
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, separator);) out.push_back(part);
+  return out;
+}
+
+int64_t parse_count(const std::string& word, const std::string& whole) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  require(error == std::errc() && end == word.data() + word.size() && value >= 1 && value <= 4096, "verify",
+          "placement '", whole, "' has '", word, "', expected k threads (4), PxT processes of threads (2x4) or a+b+c ",
+          "replicas of each process (3+3+2)");
+  return value;
+}
+
+PlacementText parse_placement(const std::string& text, int64_t replicas) {
+  PlacementText out{.text = text};
+  if (text.find('+') != std::string::npos) {
+    for (const auto& part : split(text, '+')) out.blocks.push_back(parse_count(part, text));
+    const int64_t sum = std::accumulate(out.blocks.begin(), out.blocks.end(), int64_t{0});
+    require(sum == replicas, "verify", "placement '", text, "' has ", sum, " replicas, expected ", replicas);
+    out.processes = static_cast<int>(out.blocks.size());
+    out.threads = *std::ranges::max_element(out.blocks);
+  } else if (const size_t x = text.find('x'); x != std::string::npos) {
+    out.processes = static_cast<int>(parse_count(text.substr(0, x), text));
+    out.threads = parse_count(text.substr(x + 1), text);
+  } else {
+    out.threads = parse_count(text, text);
+  }
+  require(out.processes <= replicas, "verify", "placement '", text, "' has ", out.processes, " processes for ",
+          replicas, " replicas, expected one replica each at least");
+  return out;
+}
+
+Trial trial_of(const train::Config& config, const PlacementText& placement) {
+  Trial trial{.config = config, .processes = placement.processes, .hashes = true};
+  trial.config.devices = text("cpu:", placement.threads);
+  trial.config.blocks = placement.blocks;
+  return trial;
+}
+
+std::string milliseconds(const TrialResult& result) {
+  auto seconds = result.step_seconds;
+  std::ranges::nth_element(seconds, seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
+  char out[32];
+  std::snprintf(out, sizeof out, "%.1f ms a step", 1e3 * seconds[seconds.size() / 2]);
+  return out;
+}
+
+train::Config config_of(const VerifyOptions& options) {
+  std::vector<std::string> given;
+  train::Config config = options.config.resolve(given);
+  const auto is_given = [&](const char* name) { return std::ranges::count(given, name) > 0; };
+  if (!is_given("steps")) config.steps = kSteps;
+  if (!is_given("epochs")) config.epochs = 0;
+  if (!is_given("replicas")) config.replicas = kReplicas;
+  if (!is_given("batch")) config.batch = std::max<int64_t>(8 * config.replicas, 64);
+  train::check(config);
+  return config;
+}
+
+}  // namespace
+
+std::vector<PlacementText> parse_placements(const std::string& text, int64_t replicas) {
+  std::vector<PlacementText> out;
+  for (const auto& part : split(text, ';')) out.push_back(parse_placement(part, replicas));
+  require(out.size() >= 2, "verify", "--placements is '", text, "', expected two or more, as in \"1;2;2x4\"");
+  return out;
+}
+
+std::optional<Difference> first_difference(const TrialResult& a, const TrialResult& b) {
+  for (size_t step = 0; step < std::max(a.hashes.size(), b.hashes.size()); ++step) {
+    if (step >= a.hashes.size() || step >= b.hashes.size()) return Difference{step + 1, "the number of steps"};
+    for (size_t t = 0; t < a.names.size(); ++t)
+      if (a.hashes[step][t] != b.hashes[step][t]) return Difference{step + 1, a.names[t]};
+  }
+  return std::nullopt;
+}
+
+int verify(const VerifyOptions& options) {
+  const train::Config config = config_of(options);
+  auto placements = parse_placements(options.placements, config.replicas);
+  if (comm::backends().empty())
+    require(std::ranges::all_of(placements, [](const auto& p) { return p.processes == 1; }), "verify",
+            "this build has no backend that joins processes, expected placements of threads: --placements \"1;2;8\"");
+  std::printf("%s on %s: %ld replicas, %ld steps of batch %ld\n", config.model.c_str(), config.data.c_str(),
+              static_cast<long>(config.replicas), static_cast<long>(config.steps), static_cast<long>(config.batch));
+  std::optional<TrialResult> first;
+  bool identical = true;
+  for (const PlacementText& placement : placements) {
+    const TrialResult result = run_trial(trial_of(config, placement));
+    if (!first) first = result;
+    const auto difference = first_difference(*first, result);
+    identical &= !difference;
+    const std::string verdict = difference ? text("differs from ", placements[0].text, ": first in ",
+                                                  difference->tensor, ", after step ", difference->step)
+                                           : "identical";
+    std::printf("  %-12s %s (%s)\n", placement.text.c_str(), verdict.c_str(), milliseconds(result).c_str());
+    std::fflush(stdout);
+  }
+  std::printf("%s\n", identical ? "identical" : "not identical");
+  return identical ? 0 : 1;
+}
+
+void setup_verify(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<VerifyOptions>();
+  CLI::App* command = app.add_subcommand("verify", "Prove that placements end in the same bits: lockstep verify MODEL");
+  add_config_options(*command, options->config, {"resume", "out", "devices", "blocks", "save-every", "check-data"});
+  command
+      ->add_option("--placements", options->placements,
+                   "k threads, PxT processes of threads, a+b+c replicas of each process; default: 1;2;8;2x4;3+3+2")
+      ->group("Where it runs");
+  command->callback([options, &chosen] { chosen = [options] { return verify(*options); }; });
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep report` as its users see it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "cli/program.h"
+#include "lockstep/report/files.h"
+#include "lockstep/report/run_files.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class ReportCommand : public testing::Test {
+ protected:
+  ReportCommand() {
+    std::string name = fs::temp_directory_path() / "lockstep-report-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    folder = name;
+  }
+  ~ReportCommand() override {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+
+  std::string make_run(const std::string& name) {
+    fs::create_directories(folder / name);
+    auto writer = report::MetricsWriter::create(folder / name / "metrics.jsonl");
+    for (int step = 1; step <= 3; ++step) writer.append({.step = step, .loss = 1. / step, .seconds = step * 1.});
+    return folder / name;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(ReportCommand, WritesAPageIntoTheFolderOfItsRun) {
+  const auto ended = run_program({"report", make_run("lenet")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.out, (folder / "lenet/report.html").string() + "\n");
+  EXPECT_THAT(report::read_file(folder / "lenet/report.html"), HasSubstr("<title>lenet - Lockstep</title>"));
+}
+
+TEST_F(ReportCommand, ComparesSeveralRuns) {
+  const std::string page = folder / "compared.html";
+  const auto ended = run_program({"report", make_run("one"), make_run("two"), "-o", page});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.out, page + "\n");
+  EXPECT_THAT(report::read_file(page), HasSubstr("2 runs compared"));
+}
+
+TEST_F(ReportCommand, AnswersAMistakeWithOneLineAndExitCode2) {
+  const std::string damaged = make_run("damaged");
+  report::write_file_atomically(damaged + "/metrics.jsonl", "{}\n");
+  fs::create_directory(folder / "empty");
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"report"}, "RUN is required"},
+      {{"report", folder / "none"}, "is not there, expected the folder of a run"},
+      {{"report", folder / "empty"}, "holds neither metrics.jsonl nor summary.json"},
+      {{"report", damaged}, "metrics.jsonl:1: has neither 'step' nor 'epoch'"},
+      {{"report", make_run("fine"), "-o", folder / "none/page.html"}, "No such file or directory"},
+      {{"report", make_run("fine"), "--outptu=x"}, "unknown option '--outptu=x' (did you mean '--output'?)"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const auto ended = run_program(arguments);
+    EXPECT_EQ(ended.exit_code, 2) << message;
+    EXPECT_THAT(ended.err, HasSubstr(message));
+    EXPECT_THAT(lines_of(ended.err), testing::SizeIs(1));
+    EXPECT_THAT(ended.out, IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

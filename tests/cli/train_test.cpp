@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole program: `lockstep train` and its relatives, on real data where the Debian package is installed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/error.h"
+#include "support/temporary_folder.h"
+
+namespace lockstep::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using testing::TemporaryFolder;
+using Words = std::vector<std::string>;
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::string some_data() {
+  return std::filesystem::exists("/usr/share/datasets/fashion-mnist") ? "fashion-mnist" : "synthetic:1x28x28:10:6000";
+}
+
+// One epoch of 20 steps, R = 8.
+Words recipe() {
+  return {"train",      "lenet", "--data",          some_data(), "--replicas", "8",    "--batch",    "256",
+          "--examples", "5120",  "--test-examples", "1000",      "--lr",       "0.2",  "--epochs",   "1",
+          "--momentum", "0.9",   "--init",          "xavier",    "--augment",  "flip", "--no-curves"};
+}
+
+std::string hash_of(const std::string& path) {
+  const Ended ended = run_program({"hash", path});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, MatchesRegex("[0-9a-f]{64}\n"));
+  return ended.out;
+}
+
+void expect_trained(const Words& words) {
+  const Ended ended = run_program(words);
+  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+}
+
+// What every placement must end in.
+const std::string& expected() {
+  static const std::string hash = [] {
+    const TemporaryFolder folder;
+    expect_trained(recipe() + Words{"--devices", "1", "--out", folder.file("run")});
+    EXPECT_EQ(hash_of(folder.file("run/weights.pt")), hash_of(folder.file("run/last.pt")));
+    return hash_of(folder.file("run"));
+  }();
+  return hash;
+}
+
+TEST(TrainContract, TwoThreadsGiveTheBitsOfOne) {
+  const TemporaryFolder folder;
+  expect_trained(recipe() + Words{"--devices", "2", "--out", folder.file("run"), "--check-data"});
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
+TEST(TrainContract, ProcessesGiveTheBitsOfOne) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
+  for (const char* processes : {"2", "3"}) {
+    const TemporaryFolder folder;
+    const Words run{"run", "-n", processes, "--", LOCKSTEP_PROGRAM};
+    expect_trained(run + recipe() + Words{"--devices", "1", "--out", folder.file("run"), "--check-data"});
+    EXPECT_EQ(hash_of(folder.file("run")), expected()) << processes;
+  }
+}
+
+TEST(TrainContract, ARunThatWasKilledGoesOnToTheSameBits) {
+  const TemporaryFolder folder;
+  const Words save{"--out", folder.file("run"), "--save-every", "2", "--check-data"};
+  {
+    Program killed(recipe() + save + Words{"--devices", "1"});
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder.file("run/last.pt")); }));
+    killed.send(SIGKILL);
+    EXPECT_EQ(killed.wait().exit_code, 128 + SIGKILL);
+  }
+  const Ended resumed = run_program({"train", "--resume", folder.file("run"), "--devices", "2"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("(epoch 1, batch "));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
+// A small recipe that needs no package.
+Words small() {
+  return {"train", "mlp",       "--data",     "synthetic:1x8x8:4:400", "--batch", "32", "--epochs", "2",
+          "--set", "hidden=16", "--no-curves"};
+}
+
+TEST(Train, ASignalEndsTheStepAndTheRunGoesOnLater) {
+  const TemporaryFolder folder;
+  const Words words{"train",      "mlp", "--data", "synthetic:1x8x8:4:20000", "--batch",      "16",
+                    "--epochs",   "40",  "--out",  folder.file("run"),        "--save-every", "50",
+                    "--no-curves"};
+  Program program(words);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder.file("run/last.pt")); }));
+  program.send(SIGINT);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 130) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("stopped; go on with: lockstep train --resume " + folder.file("run")));
+  const Ended resumed = run_program({"train", "--resume", folder.file("run"), "--epochs", "1", "--quiet"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("going on after step"));
+}
+
+TEST(Train, AFileOfOptionsAndTheCommandLineGiveTheConfigurationBesideTheResults) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("options.toml")) << "lr = 0.5\nbatch = 64\nmomentum = 0.5\n";
+  expect_trained(small() + Words{"--config", folder.file("options.toml"), "--momentum", "0.9", "--out",
+                                 folder.file("a"), "--seed", "3"});
+  std::ifstream file(folder.file("a/config.toml"));
+  const std::string written{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(written, AllOf(HasSubstr("lr = 0.5\n"), HasSubstr("batch = 32\n"), HasSubstr("momentum = 0.9\n"),
+                             HasSubstr("seed = 3\n"), HasSubstr("replicas = 8\n")));
+  expect_trained({"train", "--config", folder.file("a/config.toml"), "--out", folder.file("b")});
+  EXPECT_EQ(hash_of(folder.file("a")), hash_of(folder.file("b")));
+}
+
+TEST(Train, AnInterruptedRunIsResumedWhereThereIsOneAndBegunWhereThereIsNone) {
+  const TemporaryFolder folder;
+  const Words words = small() + Words{"--out", folder.file("run"), "--resume"};
+  expect_trained(words);
+  const std::string hash = hash_of(folder.file("run"));
+  const Ended again = run_program(words);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("going on after step"));
+  EXPECT_EQ(hash_of(folder.file("run")), hash);
+}
+
+// Each mistake: exit code 2 and one line that says it.
+TEST(Train, MistakesAreOneLineAndExitCode2) {
+  const TemporaryFolder folder;
+  expect_trained(small() + Words{"--out", folder.file("run")});
+  const std::string elsewhere = folder.file("new");
+  const auto refuse = [&](const Words& words, const std::string& message) {
+    const Ended ended = run_program(words + Words{"--out", elsewhere});
+    EXPECT_EQ(ended.exit_code, 2) << ended.out << ended.err;
+    EXPECT_THAT(ended.err, AllOf(HasSubstr(message), ::testing::StartsWith("lockstep: ")));
+    EXPECT_EQ(lines_of(ended.err).size(), 1u) << ended.err;
+  };
+  refuse({"train", "lennet"}, "did you mean 'lenet'?");
+  refuse({"train", "mlp", "--momentun", "0.9"}, "unknown option '--momentun' (did you mean '--momentum'?)");
+  refuse({"train", "mlp", "--optimizer", "sdg"}, "did you mean 'sgd'?");
+  refuse({"train", "mlp", "--data", "no-such-data"}, "no-such-data");
+  refuse(small() + Words{"--replicas", "1000"}, "400 examples for 1000 replicas");
+  refuse({"train", "mlp", "--data", "synthetic:1x8x8:4:400", "--batch", "4", "--replicas", "8"},
+         "batch is 4, less than the 8 replicas");
+  refuse(small() + Words{"--devices", "cuda:97"}, "cuda");
+  refuse(small() + Words{"--preset", "bset"}, "did you mean 'best'?");
+  const Ended taken = run_program(small() + Words{"--out", folder.file("run")});
+  EXPECT_EQ(taken.exit_code, 2);
+  EXPECT_THAT(taken.err, HasSubstr("holds a run already"));
+  const Ended other = run_program({"train", "lenet", "--resume", folder.file("run")});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("model is \"lenet\" here and \"mlp\" there"));
+  const Ended weights = run_program({"train", "lenet", "--data", "synthetic:1x28x28:10:100", "--batch", "16", "--init",
+                                     folder.file("run/weights.pt"), "--out", elsewhere});
+  EXPECT_EQ(weights.exit_code, 2) << weights.err;
+  EXPECT_THAT(weights.err, HasSubstr("missing"));
+}
+
+TEST(Train, ALossThatIsNoNumberIsExitCode1WithStepAndReplica) {
+  const TemporaryFolder folder;
+  const Ended ended = run_program(small() + Words{"--lr", "1e18", "--weight-decay", "1", "--out", folder.file("run")});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(lines_of(ended.err).back(), MatchesRegex("lockstep: train: the loss is -?(nan|inf) at step [0-9]+ .*"));
+}
+
+TEST(Train, AFullDiskIsExitCode1AndOneLine) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.file("last.pt.partial"));
+  const Ended ended = run_program(small() + Words{"--out", folder.path(), "--quiet"});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("No space left on device"));
+  EXPECT_EQ(lines_of(ended.err).size(), 1u) << ended.err;
+}
+
+TEST(Evaluate, GivesTheFiguresOfTrainingInEveryPlacement) {
+  const TemporaryFolder folder;
+  const Ended trained = run_program(small() + Words{"--out", folder.file("run")});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Ended one =
+      run_program({"evaluate", folder.file("run"), "--devices", "1", "--json", "--metrics", "topk,confusion"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const auto facts = nlohmann::json::parse(one.out);
+  EXPECT_EQ(facts["examples"], 400);
+  EXPECT_GT(facts["accuracy"].get<double>(), 0.5);
+  EXPECT_EQ(facts["top5"], 1.0);
+  std::ifstream summary(folder.file("run/summary.json"));
+  EXPECT_EQ(facts["loss"], nlohmann::json::parse(summary)["test_loss"]);
+  const Ended two = run_program(
+      {"evaluate", folder.file("run/weights.pt"), "--devices", "2", "--json", "--metrics", "topk,confusion"});
+  EXPECT_EQ(two.out, one.out) << two.err;
+  if (comm::backends().empty()) return;
+  const Ended processes = run_program({"run", "-n", "2", "--no-prefix", "--", LOCKSTEP_PROGRAM, "evaluate",
+                                       folder.file("run"), "--json", "--metrics", "topk,confusion"});
+  EXPECT_EQ(processes.out, one.out) << processes.err;
+}
+
+TEST(Evaluate, SaysInOneLineWhatItFound) {
+  const TemporaryFolder folder;
+  expect_trained(small() + Words{"--out", folder.file("run")});
+  const Ended ended = run_program({"evaluate", folder.file("run/last.pt"), "--data", "synthetic:1x8x8:4:77"});
+  EXPECT_THAT(ended.out, MatchesRegex("77 examples of .*: loss [0-9.]+, accuracy [0-9.]+\n")) << ended.err;
+  const Ended none = run_program({"evaluate", folder.file("none.pt")});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("is not there"));
+}
+
+TEST(Hash, OfADamagedFileIsAMistakeThatNamesIt) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("last.pt")) << "PK\3\4 and so on";
+  const Ended ended = run_program({"hash", folder.file("last.pt")});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.err, HasSubstr("last.pt' is cut short or damaged"));
+}
+
+TEST(Verify, PlacementsThatKeepTheOrderAreIdentical) {
+  const Words words{"verify",       "lenet",
+                    "--data",       "synthetic:1x28x28:10:512",
+                    "--batch",      "64",
+                    "--steps",      "5",
+                    "--placements", comm::backends().empty() ? "1;2;8" : "1;2;2x4;3+3+2"};
+  const Ended ended = run_program(words);
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(lines_of(ended.out).back(), "identical");
+}
+
+// The ring adds up in an order that follows the processes: the fault that verify is there to find.
+TEST(Verify, AnOrderThatFollowsThePlacementIsFoundWithStepAndTensor) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
+  const Ended ended = run_program({"verify", "lenet", "--data", "synthetic:1x28x28:10:512", "--batch", "64", "--steps",
+                                   "5", "--placements", "1;3+3+2", "--reduce", "ring"});
+  EXPECT_EQ(ended.exit_code, 1) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, MatchesRegex("(.|\n)*differs from 1: first in [a-z0-9._]+, after step 1 (.|\n)*"));
+  EXPECT_EQ(lines_of(ended.out).back(), "not identical");
+}
+
+TEST(Verify, PlacementsThatMakeNoSenseAreNamed) {
+  for (const auto& [placements, message] : {std::pair("1;3+3", "'3+3' has 6 replicas, expected 8"),
+                                            {"1;x2", "placement 'x2' has ''"},
+                                            {"1", "expected two or more"},
+                                            {"1;9x1", "9 processes for 8 replicas"}}) {
+    const Ended ended = run_program({"verify", "mlp", "--placements", placements});
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.err, HasSubstr(message));
+  }
+}
+
+TEST(Speedup, PrintsATableAndWritesJsonAndAChart) {
+  const TemporaryFolder folder;
+  const Ended ended = run_program({"speedup", "mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "16,32", "--devices",
+                                   "1,2", "--rounds", "1", "--steps", "5", "--json", folder.file("table.json"),
+                                   "--chart", folder.file("chart")});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("batch per device"), HasSubstr("speedup"), HasSubstr("ideal")));
+  std::ifstream file(folder.file("table.json"));
+  const auto rows = nlohmann::json::parse(file);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1]["devices"], 2);
+  EXPECT_EQ(rows[1]["batch"], 16);
+  EXPECT_EQ(rows[1]["ideal"], 2);
+  EXPECT_EQ(rows[0]["speedup"], 1);
+  EXPECT_GT(rows[3]["time per iteration"].get<double>(), 0);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("chart.svg")));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("chart.png")));
+}
+
+TEST(Sweep, ComparesRatesOnNumbersOfDevices) {
+  const TemporaryFolder folder;
+  const Ended ended =
+      run_program({"sweep", "mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "16", "--lr", "0.01,0.1", "--devices",
+                   "1,2", "--epochs", "1", "--json", folder.file("table.json"), "--chart", folder.file("chart")});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  std::ifstream file(folder.file("table.json"));
+  const auto rows = nlohmann::json::parse(file);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[3]["batch"], 32);
+  EXPECT_EQ(rows[3]["lr"], 0.1);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("chart.svg")));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
