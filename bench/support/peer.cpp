@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 namespace lockstep::bench {
@@ -44,10 +45,14 @@ double Peer::run(int steps) {
     std::fprintf(process.orders, "%d\n", steps);
     std::fflush(process.orders);
   }
-  char answer[64];
+  char answer[128];
   if (std::fgets(answer, sizeof answer, processes_[0].answers) == nullptr)
     throw std::runtime_error("bench: a contender ended; its message is above");
-  return std::strtod(answer, nullptr);
+  answer_.clear();
+  std::istringstream numbers(answer);
+  for (double number; numbers >> number;) answer_.push_back(number);
+  if (answer_.empty()) throw std::runtime_error("bench: a contender's answer is no number");
+  return answer_[0];
 }
 
 double Peer::peak_mib() const {

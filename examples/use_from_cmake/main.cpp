@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four threads add up their gradients. The order of the additions is fixed, so every run gives the same bits.
-#include <ATen/ops/full.h>
+// A network of one's own, trained by eight replicas. Run it alone or as `lockstep run -n 2 -- ./use_lockstep`: threads
+// and processes print the same digits.
+#include <torch/nn.h>
 
-#include <iostream>
-#include <thread>
+#include <cstdio>
 
-#include "lockstep/comm/group.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/core/numerics.h"
+#include "lockstep/parallel/replica.h"
+
+struct NetImpl : torch::nn::Cloneable<NetImpl> {
+  NetImpl() { reset(); }
+  void reset() override {
+    hidden = register_module("hidden", torch::nn::Linear(2, 32));
+    out = register_module("out", torch::nn::Linear(32, 1));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return out(torch::tanh(hidden(x))); }
+  torch::nn::Linear hidden{nullptr}, out{nullptr};
+};
+TORCH_MODULE(Net);
 
 int main() {
-  std::vector<std::thread> threads;
-  for (const auto& group : lockstep::comm::local_groups(4)) {
-    threads.emplace_back([group] {
-      auto gradient = at::full({1000}, 0.1 * (group.rank() + 1));
-      group.all_reduce(gradient).wait();
-      if (group.rank() == 0)
-        std::cout << "sum over " << group.size() << " threads: " << gradient[0].item<float>() << "\n";
-      group.finish();
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  lockstep::pin_numerics();
+  const auto group = lockstep::comm::connect();
+  const auto team = lockstep::parallel::Team::create({.replicas = 8, .group = group});
+  team.run([](lockstep::parallel::Replica& me) {
+    const auto x = torch::linspace(-1, 1, 60).view({30, 2}), y = x.prod(1, /*keepdim=*/true);  // learn a product
+    auto net = me.share(Net());
+    auto optimizer = me.optimizer(lockstep::parallel::Adam{.lr = 0.02});
+    double loss = 0;
+    for (int step = 0; step < 200; ++step) {
+      const auto inputs = me.share_of(x), targets = me.share_of(y);  // the batch, cut into eight shares
+      loss = me.step(torch::mse_loss(net->forward(inputs), targets), optimizer, inputs.size(0)).loss;
+    }
+    if (me.number() == 0) std::printf("loss after 200 steps: %.8f\n", loss);
+  });
+  group.finish();
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds PROJECT in a folder of its own, against the installed package or the source tree, and runs PROGRAM, which
-# prints EXPECTED.
+# prints one line, EXPECTED (a regular expression).
 
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
@@ -24,6 +24,6 @@ endif()
 run(${CMAKE_COMMAND} -S "${PROJECT}" -B "${folder}/build" ${arguments})
 run(${CMAKE_COMMAND} --build "${folder}/build" --target ${PROGRAM})
 execute_process(COMMAND "${folder}/build/${PROGRAM}" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
-if(NOT output STREQUAL "${EXPECTED}\n")
+if(NOT output MATCHES "^${EXPECTED}\n$")
   message(FATAL_ERROR "${PROGRAM}: printed '${output}', expected '${EXPECTED}'")
 endif()
