@@ -24,7 +24,8 @@ Value to_value(const Tensors& tensors) {
 
 Tensors to_tensors(const Value& value, const std::string& what) {
   Tensors tensors;
-  for (const auto& [name, item] : value.as<Value::Dict>(what)) tensors[name] = item.as<at::Tensor>(what + "." + name);
+  for (const auto& [name, item] : value.as<Value::Dict>(what))
+    tensors[name] = item.as<at::Tensor>(text(what, ".", name));
   return tensors;
 }
 

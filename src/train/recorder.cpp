@@ -272,7 +272,8 @@ void Recorder::abandon(const std::string& why) noexcept {
   try {
     progress_.finish();
     write_summary("failed: " + why);
-  } catch (...) {  // it may be the disk that is full
+  } catch (const std::exception& error) {  // it may be the disk that is full
+    log_warning("the run's summary could not be written: ", error.what());
   }
 }
 

@@ -19,8 +19,9 @@ namespace lockstep::train {
 
 /// A plain Python value. Tuples are read as lists.
 struct Value {
+  struct Entry;
   using List = std::vector<Value>;
-  using Dict = std::vector<std::pair<std::string, Value>>;  // in the file's order
+  using Dict = std::vector<Entry>;  // in the file's order
 
   std::variant<std::monostate, bool, int64_t, double, std::string, at::Tensor, List, Dict> held;
 
@@ -38,6 +39,12 @@ struct Value {
 
   /// "a dict", "a tensor", ...
   const char* kind() const;
+};
+
+/// Of a dict.
+struct Value::Entry {
+  std::string first;
+  Value second;
 };
 
 /// A file that is not there whole: empty, cut short, with damaged bytes, or not of torch.save at all.
