@@ -28,9 +28,13 @@ struct Adder {
   CLI::App& command;
   const train::Field& field;
 
+  // Two flags; --help shows the one that changes something.
   CLI::Option* operator()(bool* value) const {
-    const std::string name = field.name;
-    return command.add_flag("--" + name + ",!--no-" + name, *value, help_of(field));
+    auto* on = command.add_flag_callback(text("--", field.name), [value] { *value = true; }, help_of(field));
+    auto* off = command.add_flag_callback(text("--no-", field.name), [value] { *value = false; },
+                                          text("Switch off: ", help_of(field)));
+    (*value ? on : off)->group("");
+    return *value ? off : on;
   }
   template <class T>
   CLI::Option* operator()(std::vector<T>* value) const {
@@ -74,8 +78,11 @@ void add_config_options(CLI::App& command, ConfigOptions& options, const std::ve
   command.add_option("--config", options.file, "Options from a TOML file; the command line wins")->group("Presets");
   command.add_option("--preset", options.preset, "Values for what is not given: best")->group("Presets");
   options.on_command_line = [&command](const std::string& name) {
-    const auto* option = command.get_option_no_throw(name == "model" ? name : "--" + name);
-    return option != nullptr && option->count() > 0;
+    for (const auto& spelling : {name, "--" + name, "--no-" + name}) {
+      const auto* option = command.get_option_no_throw(spelling);
+      if (option != nullptr && option->count() > 0) return true;
+    }
+    return false;
   };
 }
 

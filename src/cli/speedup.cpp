@@ -20,7 +20,6 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr int64_t kWarmUp = 3;
 constexpr int64_t kSteps = 12;
 
 // One line of the table, with what all its rounds have measured.
@@ -71,7 +70,7 @@ train::Config config_of(const SpeedupOptions& options) {
   train::Config config = options.config.resolve(given);
   const auto is_given = [&](const char* name) { return std::ranges::count(given, name) > 0; };
   if (!is_given("steps")) config.steps = kSteps;
-  require(config.steps > kWarmUp, "speedup", "--steps is ", config.steps, ", expected more than ", kWarmUp,
+  require(config.steps > kWarmUpSteps, "speedup", "--steps is ", config.steps, ", expected more than ", kWarmUpSteps,
           ", which only warm up");
   if (!is_given("epochs")) config.epochs = 0;
   train::check(config);
@@ -103,7 +102,7 @@ void measure(Measured& one, const train::Config& config, const std::vector<int64
   mine.replicas = replicas_of(config, devices, one.batch);
   const TrialResult result = run_trial(trial_of(mine, one, gpus));
   const auto& steps = result.step_seconds;
-  one.seconds.insert(one.seconds.end(), steps.begin() + std::min<std::ptrdiff_t>(kWarmUp, std::ssize(steps) - 1),
+  one.seconds.insert(one.seconds.end(), steps.begin() + std::min<std::ptrdiff_t>(kWarmUpSteps, std::ssize(steps) - 1),
                      steps.end());
   if (!result.phases) return;
   add(one.phases, *result.phases);

@@ -21,6 +21,9 @@ struct Trial {
   bool evaluated = false;  // on the test set, at the end
 };
 
+/// The first steps of a trial only warm up.
+inline constexpr int64_t kWarmUpSteps = 3;
+
 struct TrialResult {
   std::string placement;
   int64_t batch = 0;

@@ -139,6 +139,7 @@ Plan make_plan(const Config& given, Task task, const comm::Group& group) {
             .task = std::move(task),
             .team = team,
             .devices = devices,
+            .devices_used = sum_over(group, std::min(static_cast<int64_t>(mine.size()), team.block().size())),
             .transforms = transforms,
             .layout = layout_of(config, *network),
             .precision = config.amp == "bf16"   ? Precision::bf16

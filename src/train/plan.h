@@ -17,7 +17,8 @@ struct Plan {
   Config config;  // no default is left open
   Task task;
   parallel::Team team;
-  int64_t devices;  // of all processes together
+  int64_t devices;       // of all processes together
+  int64_t devices_used;  // no more than there are replicas
   data::Transforms transforms;
   data::Layout layout;
   Precision precision;

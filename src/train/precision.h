@@ -3,24 +3,23 @@
 
 #include <c10/core/Device.h>
 
+#include <optional>
+
+#include "lockstep/parallel/autocast.h"
 #include "lockstep/train/evaluation.h"
 
 namespace lockstep::train {
 
-/// Mixed precision on this thread while it lives. torch's cache of cast weights is off: threads share it, and whoever
-/// clears it first would decide how often a weight is cast, and so in which order its gradients are added.
+/// Mixed precision on this thread while it lives, where it is asked for.
 class PrecisionScope {
  public:
-  PrecisionScope(Precision precision, c10::Device device);
-  ~PrecisionScope();
-  PrecisionScope(const PrecisionScope&) = delete;
-  PrecisionScope& operator=(const PrecisionScope&) = delete;
+  PrecisionScope(Precision precision, c10::Device device) {
+    if (precision != Precision::full)
+      autocast_.emplace(device.type(), precision == Precision::bf16 ? c10::kBFloat16 : c10::kHalf);
+  }
 
  private:
-  Precision precision_;
-  c10::DeviceType device_;
-  bool enabled_before_ = false;
-  bool cache_before_ = false;
+  std::optional<parallel::Autocast> autocast_;
 };
 
 }  // namespace lockstep::train

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <limits>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
@@ -19,10 +18,7 @@ namespace lockstep::train {
 namespace {
 
 // What replicas tell each other along with a step.
-enum Slot : size_t { kRight, kStop, kSignal, kFailure };
-
-// An empty share counts for nothing, yet its backward pass runs: others may wait for it in a synchronised batch norm.
-constexpr double kNothing = std::numeric_limits<double>::min();
+enum Slot : size_t { kRight, kStop, kSignal, kFailure, kData, kForward, kBackward, kCommunication, kUpdate, kTotal };
 
 parallel::ShareOptions share_options(const std::string& format) {
   using parallel::MemoryFormat;
@@ -33,10 +29,17 @@ parallel::ShareOptions share_options(const std::string& format) {
 
 }  // namespace
 
-void Sums::add(const parallel::StepResult& result) {
+void Sums::add(const parallel::StepResult& result, const report::Phases& where) {
   loss += result.loss * result.weight;
   right += result.told[kRight];
   examples += result.weight;
+  phases.data += where.data;
+  phases.forward += where.forward;
+  phases.backward += where.backward;
+  phases.communication += where.communication;
+  phases.update += where.update;
+  phases.wait += where.wait;
+  steps += where.sum() > 0;  // nothing is known of the first step
 }
 
 void Work::fail(std::exception_ptr error) {
@@ -114,15 +117,16 @@ at::Tensor Session::loss_of(const data::Batch& batch) {
 parallel::StepResult Session::update() {
   const int64_t batches = std::min(plan_.config.accumulate, plan_.batches_per_epoch - cursor_.batch);
   for (int64_t b = 0;; ++b) {
-    const data::Batch batch = work_.loader.next(me_.number());
+    const data::Batch batch = next_batch();
     if (work_.ledger != nullptr) work_.ledger->add(batch);
     const auto loss = loss_of(batch);
-    const double weight = batch.count > 0 ? static_cast<double>(batch.count) : kNothing;
+    const auto weight = static_cast<double>(batch.count);
     own_loss_ = loss.item<double>();
     if (b + 1 < batches) {
       me_.backward(loss, optimizer_, weight);
       continue;
     }
+    tell_times();
     if (first_here()) {
       const int signal = work_.stop;
       me_.tell(optimizer_, kStop, signal != 0);
@@ -132,6 +136,34 @@ parallel::StepResult Session::update() {
     cursor_.batch += batches;
     return me_.step(loss, optimizer_, weight);
   }
+}
+
+data::Batch Session::next_batch() {
+  const PhaseScope waiting(Phase::data);
+  return work_.loader.next(me_.number());
+}
+
+// Of the step before: this one has not ended yet.
+void Session::tell_times() {
+  const Timings now = me_.timings(), step = now - told_times_;
+  told_times_ = now;
+  for (const auto& [slot, seconds] :
+       {std::pair(kData, step[Phase::data]), {kForward, step[Phase::forward]}, {kBackward, step[Phase::backward]},
+        {kCommunication, step[Phase::exchange] + step[Phase::exposed]}, {kUpdate, step[Phase::update]},
+        {kTotal, step.total() - step[Phase::evaluate]}})
+    me_.tell(optimizer_, slot, seconds);
+}
+
+// Replicas outnumber devices: their work is divided over these, and what is left of a step's time is waiting.
+report::Phases Session::phases_of(const parallel::Told& told) const {
+  const auto devices = static_cast<double>(plan_.devices_used);
+  report::Phases out{.data = told[kData] / devices,
+                     .forward = told[kForward] / devices,
+                     .backward = told[kBackward] / devices,
+                     .communication = told[kCommunication] / devices,
+                     .update = told[kUpdate] / devices};
+  out.wait = std::max(0.0, told[kTotal] / static_cast<double>(me_.replicas()) - out.sum());
+  return out;
 }
 
 void Session::note(double told_stop, double told_signal, double told_failure) {
@@ -150,9 +182,10 @@ void Session::after(const parallel::StepResult& result) {
   if (cursor_.batch == plan_.batches_per_epoch) cursor_ = {cursor_.epoch + 1, 0, cursor_.step};
   note(result.told[kStop], result.told[kSignal], result.told[kFailure]);
   if (!is_number(result)) return;
-  epoch_.add(result);
-  line_.add(result);
-  report(result);
+  const auto phases = phases_of(result.told);
+  epoch_.add(result, phases);
+  line_.add(result, phases);
+  report(result, phases);
   const bool ended = epoch_ended() || done();
   if (ended) end_epoch();
   const int64_t every = plan_.config.save_every;
@@ -191,7 +224,7 @@ void Session::guarded(const Call& call) {
   }
 }
 
-void Session::report(const parallel::StepResult& result) {
+void Session::report(const parallel::StepResult& result, const report::Phases& phases) {
   guarded([&] {
     const StepReport step{.cursor = cursor_,
                           .epochs = epochs_done(),
@@ -200,7 +233,8 @@ void Session::report(const parallel::StepResult& result) {
                           .lr = optimizer_.lr(),
                           .gradient_norm = result.gradient_norm,
                           .examples = static_cast<int64_t>(result.weight),
-                          .updated = result.updated};
+                          .updated = result.updated,
+                          .phases = phases};
     if (work_.on_step) work_.on_step(step, *network_);
     if (work_.recorder != nullptr && work_.recorder->step(step, line_)) line_ = {};
   });

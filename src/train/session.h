@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 
+#include "lockstep/core/timeline.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/parallel/replica.h"
 #include "train/plan.h"
@@ -17,7 +18,9 @@ struct Sums {
   double loss = 0;
   double right = 0;
   double examples = 0;
-  void add(const parallel::StepResult& result);
+  report::Phases phases{};  // of so many steps; not kept in checkpoints
+  int64_t steps = 0;
+  void add(const parallel::StepResult& result, const report::Phases& where);
 };
 
 /// What all replicas of a process share while they train.
@@ -52,14 +55,17 @@ class Session {
   void restore(const Checkpoint& checkpoint);
   void load_initial_weights(models::Classifier& network) const;
   parallel::StepResult update();
+  data::Batch next_batch();
   at::Tensor loss_of(const data::Batch& batch);
   void after(const parallel::StepResult& result);
-  void report(const parallel::StepResult& result);
+  void report(const parallel::StepResult& result, const report::Phases& phases);
   void end_epoch();
   void check_data();
   void save();
   void finish();
   bool is_number(const parallel::StepResult& result);
+  void tell_times();
+  report::Phases phases_of(const parallel::Told& told) const;
   void note(double told_stop, double told_signal, double told_failure);
   template <class Call>
   void guarded(const Call& call);
@@ -79,6 +85,7 @@ class Session {
   Cursor cursor_;
   Cursor saved_{-1, -1, -1};
   Sums epoch_, line_;
+  Timings told_times_;
   double own_loss_ = 0;
   int signal_ = 0;
   bool stopping_ = false;

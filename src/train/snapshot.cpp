@@ -22,7 +22,9 @@ Value::List numbers(const Sums& sums) {
 Sums sums_of(const Value& value) {
   const auto& list = value.as<Value::List>("sums");
   require(list.size() == 3, "load_checkpoint", "sums are ", list.size(), " numbers, expected 3");
-  return {list[0].as<double>("loss"), list[1].as<double>("right"), list[2].as<double>("examples")};
+  return {.loss = list[0].as<double>("loss"),
+          .right = list[1].as<double>("right"),
+          .examples = list[2].as<double>("examples")};
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ Value::Dict write_progress(const Progress& progress) {
 
 Progress read_progress(const Value::Dict& extra) {
   const Value value{extra};
-  Progress out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
+  Progress out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}, .seconds = 0};
   out.seconds = value.at("seconds").as<double>("seconds");
   if (const Value* ledger = value.find("ledger")) out.ledger = ledger->as<at::Tensor>("ledger");
   return out;

@@ -11,6 +11,7 @@
 #include "cli/program.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/image.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {
@@ -217,6 +218,26 @@ TEST(Evaluate, SaysInOneLineWhatItFound) {
   const Ended none = run_program({"evaluate", folder.file("none.pt")});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("is not there"));
+}
+
+TEST(Predict, NamesTheClassesOfImagesAndTensors) {
+  const TemporaryFolder folder;
+  expect_trained(small() + Words{"--out", folder.file("run")});
+  const report::Image image{.width = 8, .height = 8, .channels = 1, .pixels = std::vector<uint8_t>(64, 128)};
+  std::ofstream(folder.file("grey.png"), std::ios::binary) << report::encode_png(image);
+  const Ended ended = run_program({"predict", folder.file("run"), folder.file("grey.png"), "--json", "--top", "4"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto answers = nlohmann::json::parse(ended.out);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0]["file"], folder.file("grey.png"));
+  double sum = 0;
+  for (const auto& one : answers[0]["predictions"]) sum += one["probability"].get<double>();
+  EXPECT_NEAR(sum, 1, 1e-5);
+  const Ended words = run_program({"predict", folder.file("run"), folder.file("grey.png")});
+  EXPECT_THAT(words.out, MatchesRegex(".*grey.png: [^,]+ 0[.][0-9]+, [^,]+ 0[.][0-9]+, [^,]+ 0[.][0-9]+\n"));
+  const Ended none = run_program({"predict", folder.file("run"), folder.file("none.png")});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("none.png' is no file"));
 }
 
 TEST(Hash, OfADamagedFileIsAMistakeThatNamesIt) {

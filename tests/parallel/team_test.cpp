@@ -120,6 +120,25 @@ TEST(Team, GivesWhatOneDeviceGivesOnTheJoinedBatch) {
     }
 }
 
+TEST(Team, SumsWhatReplicasTellAlongWithTheStep) {
+  Team::create({.replicas = 8, .devices = "cpu:2"}).run([&](Replica& me) {
+    auto net = me.share(make());
+    auto optimizer = me.optimizer(Sgd{.lr = 0.1});
+    const Batch all = batch(24);
+    for (int64_t step = 0; step < 2; ++step) {
+      me.tell(optimizer, 0, static_cast<double>(me.number()));
+      me.tell(optimizer, 0, 1);
+      if (step == 1 && me.number() == 5) me.tell(optimizer, 11, 0.5);
+      const auto loss =
+          torch::nn::functional::cross_entropy(net->forward(me.share_of(all.inputs)), me.share_of(all.targets));
+      const StepResult result = me.step(loss, optimizer, 3);
+      EXPECT_EQ(result.told[0], 28 + 8);
+      EXPECT_EQ(result.told[11], step == 1 ? 0.5 : 0);
+    }
+    EXPECT_THAT([&] { me.tell(optimizer, 12, 1); }, ThrowsMessage<Error>(HasSubstr("slot is 12, expected 0 to 11")));
+  });
+}
+
 TEST(Team, GivesTheSameBitsOnAnyNumberOfThreads) {
   std::vector<Batch> batches;
   for (int64_t s = 0; s < 6; ++s) batches.push_back(batch(30 + s, torch::kFloat));

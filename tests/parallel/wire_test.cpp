@@ -210,7 +210,7 @@ TEST(Wires, SendTheBytesTheyPromise) {
   if (none == 0) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)";
   // Pieces are rounded up to 64 numbers. With two processes each sends half of its gradients and returns half of the
   // sum; the loss, the weight and who used what take 24 bytes, and eight numbers that are told along 64.
-  constexpr double kNumbers = kIn * kOut + 32, kRest = 24 + 64;
+  constexpr double kNumbers = kIn * kOut + 32, kRest = 24 + sizeof(Told);
   EXPECT_EQ(none, 4 * kNumbers + kRest);
   EXPECT_EQ(bytes_of(RoundedWire{RoundedWire::Type::bf16}), 2 * kNumbers + kRest);
   EXPECT_EQ(bytes_of(RoundedWire{RoundedWire::Type::fp16}), 2 * kNumbers + kRest);

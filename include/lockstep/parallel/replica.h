@@ -31,7 +31,7 @@ struct ShareOptions {
 };
 
 /// Numbers that replicas add up along with a step: see Replica::tell.
-using Told = std::array<double, 8>;
+using Told = std::array<double, 12>;
 
 /// What a step did, the same on every replica.
 struct StepResult {

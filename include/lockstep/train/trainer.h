@@ -11,6 +11,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/order.h"
 #include "lockstep/models/classifier.h"
+#include "lockstep/report/metrics.h"
 #include "lockstep/train/checkpoint.h"
 #include "lockstep/train/config.h"
 #include "lockstep/train/evaluation.h"
@@ -40,6 +41,8 @@ struct StepReport {
   double gradient_norm = 0;  ///< where clip asks for it, else 0
   int64_t examples = 0;
   bool updated = true;  ///< false where loss scaling left the update out
+  /// Where the time of the step before went, for each device: the parts add up to the time of that step.
+  report::Phases phases{};
 };
 
 /// One epoch.
