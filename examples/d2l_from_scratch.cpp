@@ -2,7 +2,10 @@
 // Dive into Deep Learning 12.5, "Training on Multiple GPUs", function by function: LeNet with plain tensors, its
 // parameters copied to every device, a batch split over them, gradients added up. On a CPU a device is a thread.
 //   d2l_from_scratch [DATA] [EPOCHS] [DEVICES...]      d2l_from_scratch fashion-mnist 10 cpu:1 cpu:2
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <torch/nn/functional/loss.h>
 
 #include <chrono>

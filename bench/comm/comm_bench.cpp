@@ -4,8 +4,9 @@
 //
 // The model that memcpy stands for: a reduction of R buffers of N bytes in place reads R N bytes and writes R N, which
 // is what R threads do that copy N bytes each.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <barrier>
 #include <cstring>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canonical against ring between hosts, on Gloo: network namespaces of this machine with a cable of 1 Gbit/s each way
 // (tools/hosts.sh). The program starts itself as the ranks; the two orders take turns in one run.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <spawn.h>
 #include <sys/wait.h>
 

@@ -3,8 +3,15 @@
 //
 // An allocator is chosen when a process starts, so every figure is a process of its own. The variants take turns,
 // round after round, so that what else the machine does meets all of them alike.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <time.h>

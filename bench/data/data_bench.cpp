@@ -5,8 +5,12 @@
 // bytes (a quarter of the memory) and normalises. What an image costs is told in processor time, which what else the
 // machine does changes little, with everything on one thread. Then, by the clock on the wall, with one worker: how fast
 // the loader is for a consumer that does nothing, and what one waits that computes for 5 ms a batch.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 
 #include <time.h>
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of images on one thread: ours against libtorch's, channels-last both. They take turns.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 
 #include <chrono>
 #include <cstdio>

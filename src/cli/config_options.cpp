@@ -30,9 +30,10 @@ struct Adder {
 
   // Two flags; --help shows the one that changes something.
   CLI::Option* operator()(bool* value) const {
-    auto* on = command.add_flag_callback(text("--", field.name), [value] { *value = true; }, help_of(field));
-    auto* off = command.add_flag_callback(text("--no-", field.name), [value] { *value = false; },
-                                          text("Switch off: ", help_of(field)));
+    auto* on = command.add_flag_callback(
+        text("--", field.name), [value] { *value = true; }, help_of(field));
+    auto* off = command.add_flag_callback(
+        text("--no-", field.name), [value] { *value = false; }, text("Switch off: ", help_of(field)));
     (*value ? on : off)->group("");
     return *value ? off : on;
   }

@@ -85,12 +85,9 @@ class Recording {
              {"hashes", rows_},
              {"losses", losses_}};
     if (const auto steps = static_cast<double>(steps_ - kWarmUpSteps - 1); steps > 0)
-      out["phases"] = {{"data", sum_.data / steps},
-                       {"forward", sum_.forward / steps},
-                       {"backward", sum_.backward / steps},
-                       {"communication", sum_.communication / steps},
-                       {"update", sum_.update / steps},
-                       {"wait", sum_.wait / steps}};
+      out["phases"] = {{"data", sum_.data / steps},         {"forward", sum_.forward / steps},
+                       {"backward", sum_.backward / steps}, {"communication", sum_.communication / steps},
+                       {"update", sum_.update / steps},     {"wait", sum_.wait / steps}};
     if (outcome.last.test) {
       out["test_loss"] = outcome.last.test->loss;
       out["test_accuracy"] = outcome.last.test->accuracy;

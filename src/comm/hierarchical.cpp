@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads times processes. Within a process the threads' backend moves the data; between processes one thread, the
 // leader, moves it for all. Messages between two ranks go straight through the backend that joins them.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/batch_norm_operations.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <vector>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/divergence.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <cstring>
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of an optimiser is saved, and where it lies.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "lockstep/core/error.h"
 #include "parallel/optimizer_state.h"

@@ -2,8 +2,11 @@
 // PowerSGD. With D_r a replica's gradient plus its residual, [n, m], and Q [m, rank] from the step before:
 //   P = orthonormal(sum_r D_r Q),  Q = sum_r D_r^T P,  the sum of gradients = P Q^T,  residual_r = D_r - P P^T D_r.
 // The residuals add up to what P Q^T lacks. Both sums are over replicas in the tree's order. Q lies transposed.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/rule_apply.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/max.h>
 
 #include <cmath>
 

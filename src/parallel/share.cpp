@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/share.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/conv.h>
 
 #include <algorithm>

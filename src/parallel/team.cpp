@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/parallel/team.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 
 #include <set>
 #include <thread>

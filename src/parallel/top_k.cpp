@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every replica sends the largest elements of each piece of its gradients: where they are (int32, ascending) and what
 // they are. All processes get those of all replicas and add them up in the tree's order.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/session.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 
@@ -147,10 +150,12 @@ data::Batch Session::next_batch() {
 void Session::tell_times() {
   const Timings now = me_.timings(), step = now - told_times_;
   told_times_ = now;
-  for (const auto& [slot, seconds] :
-       {std::pair(kData, step[Phase::data]), {kForward, step[Phase::forward]}, {kBackward, step[Phase::backward]},
-        {kCommunication, step[Phase::exchange] + step[Phase::exposed]}, {kUpdate, step[Phase::update]},
-        {kTotal, step.total() - step[Phase::evaluate]}})
+  for (const auto& [slot, seconds] : {std::pair(kData, step[Phase::data]),
+                                      {kForward, step[Phase::forward]},
+                                      {kBackward, step[Phase::backward]},
+                                      {kCommunication, step[Phase::exchange] + step[Phase::exposed]},
+                                      {kUpdate, step[Phase::update]},
+                                      {kTotal, step.total() - step[Phase::evaluate]}})
     me_.tell(optimizer_, slot, seconds);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that adds up tensors with the others until one of them fails.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 
 #include <cstdio>
 

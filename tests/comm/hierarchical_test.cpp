@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes are played by threads with transports of their own; processes_test.cpp has real ones.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>

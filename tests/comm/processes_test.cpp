@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as real processes. This program starts no thread before it forks: a child must not inherit a lock that a
 // thread of its parent held.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <gmock/gmock.h>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dense networks against their definitions: names, shapes, numbers of weights, and PyTorch's own forward pass.
-#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every network in a team: R replicas compute what one does on the joined batch, and the same bits in every placement.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 

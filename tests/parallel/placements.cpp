@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/placements.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include <unistd.h>

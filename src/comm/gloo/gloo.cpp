@@ -5,7 +5,7 @@
 #endif
 #include "comm/gloo/gloo.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ifaddrs.h>
 #include <signal.h>
 

@@ -2,7 +2,7 @@
 // The one file that sees MPI's header.
 #include "comm/mpi/mpi.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <mpi.h>
 
 #include <algorithm>

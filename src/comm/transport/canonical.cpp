@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include "comm/device.h"
 #include "comm/transport/algorithms.h"

@@ -2,7 +2,11 @@
 // What nearly every source file sees. A file still includes what it uses: the build without it is tested.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <array>
