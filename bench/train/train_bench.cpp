@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// An epoch of LeNet on Fashion-MNIST as `lockstep train` runs it, data and all, against the same training in PyTorch;
+// and, with --seeds N, the test accuracy of both after ten epochs from N seeds.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/numerics.h"
+#include "lockstep/train/trainer.h"
+#include "support/interleave.h"
+#include "support/peer.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr const char* kFolder = "/usr/share/datasets/fashion-mnist";
+
+// Answers "seconds of training, share of them spent waiting for data, test accuracy": the line is a number of epochs,
+// or, with ten epochs a run, a seed.
+void serve(const std::string& folder, int64_t replicas, const std::string& devices, bool seeds) {
+  tune_allocator();
+  pin_numerics();
+  for (uint64_t number = 0; std::cin >> number;) {
+    train::Config config{.init = "d2l", .data = "fashion-mnist:" + folder, .replicas = replicas, .lr = 0.2};
+    config.devices = devices;
+    config.quiet = true;
+    config.epochs = seeds ? 10 : static_cast<int64_t>(number);
+    config.seed = seeds ? number : 0;
+    train::Task task = train::make_task(config);
+    if (!seeds) task.test = nullptr;
+    train::Trainer trainer(config, std::move(task), comm::Group{});
+    double waited = 0, all = 0;
+    trainer.on_step([&](const train::StepReport& step, const models::Classifier&) {
+      waited += step.phases.data;
+      all += step.phases.sum();
+    });
+    const auto outcome = trainer.run();
+    std::cout << outcome.last.seconds << " " << waited / all << " "
+              << (outcome.last.test ? outcome.last.test->accuracy : 0) << "\n"
+              << std::flush;
+  }
+}
+
+struct Contender {
+  std::string name;
+  std::unique_ptr<Peer> peer;
+};
+
+class Contenders {
+ public:
+  Contenders(std::string self, std::string folder) : self_(std::move(self)), folder_(std::move(folder)) {}
+
+  void add_lockstep(const char* name, int replicas, const char* devices, bool seeds = false) {
+    add(name, {text("'", self_, "' --serve '", folder_, "' ", replicas, " ", devices, " ", seeds)});
+  }
+  void add_torch(const char* name, const char* way, int world, int threads, const char* format) {
+    std::vector<std::string> commands;
+    ++port_;
+    for (int rank = 0; rank < world; ++rank)
+      commands.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_TORCH_PEER "' ", way, " '", folder_, "' ", rank, " ",
+                              world, " ", port_, " ", threads, " ", format));
+    add(name, commands);
+  }
+  std::vector<Contender>& all() { return all_; }
+
+ private:
+  void add(const char* name, const std::vector<std::string>& commands) {
+    all_.push_back({name, std::make_unique<Peer>(commands)});
+  }
+
+  std::string self_;
+  std::string folder_;
+  int port_ = 25000 + getpid() % 20000;
+  std::vector<Contender> all_;
+};
+
+void compare_epochs(const std::string& self, const std::string& folder, nlohmann::json& results) {
+  Contenders made(self, folder);
+  made.add_lockstep("8 replicas (the default), 2 threads", 8, "cpu:2");
+  made.add_lockstep("2 replicas, 2 threads", 2, "cpu:2");
+  made.add_lockstep("8 replicas, 1 thread", 8, "cpu:1");
+  made.add_torch("PyTorch DDP, 2 processes, DataLoader", "loader", 2, 1, "contiguous");
+  made.add_torch("PyTorch, 2 intra-op threads, data in memory", "memory", 1, 2, "contiguous");
+  made.add_torch("... channels-last", "memory", 1, 2, "channels_last");
+  std::vector<std::function<double()>> runs;
+  for (auto& contender : made.all()) runs.push_back([&] { return contender.peer->run(1); });
+  const auto seconds = interleave(5, runs);
+  std::printf("LeNet (d2l) on Fashion-MNIST, SGD, batch 256: an epoch of 60,000 images\n");
+  for (size_t c = 0; c < made.all().size(); ++c) {
+    const auto& answer = made.all()[c].peer->answer();
+    const double times = ratio(seconds[c], seconds[0]);
+    std::printf("  %-44s %6.2f s, %5.2f times the first", made.all()[c].name.c_str(), median(seconds[c]), times);
+    if (answer.size() > 1) std::printf("; %.2f %% of it waiting for data", 100 * answer[1]);
+    std::printf("\n");
+    results.push_back({{"contender", made.all()[c].name},
+                       {"seconds_per_epoch", median(seconds[c])},
+                       {"times_first", times},
+                       {"waiting_for_data", answer.size() > 1 ? nlohmann::json(answer[1]) : nlohmann::json()}});
+  }
+  std::fflush(stdout);
+}
+
+void compare_accuracy(const std::string& self, const std::string& folder, int seeds, nlohmann::json& results) {
+  Contenders made(self, folder);
+  made.add_lockstep("Lockstep", 8, "cpu:2", true);
+  made.add_torch("PyTorch", "accuracy", 1, 2, "channels_last");
+  std::printf("the same, 10 epochs: test accuracy for seeds 0 to %d\n", seeds - 1);
+  for (auto& [name, peer] : made.all()) {
+    std::printf("  %-10s", name.c_str());
+    double sum = 0;
+    nlohmann::json each = nlohmann::json::array();
+    for (int seed = 0; seed < seeds; ++seed) {
+      peer->run(seed);
+      const double accuracy = peer->answer().back();
+      std::printf(" %.4f", accuracy);
+      std::fflush(stdout);
+      sum += accuracy;
+      each.push_back(accuracy);
+    }
+    std::printf(", mean %.4f\n", sum / seeds);
+    results.push_back({{"contender", name}, {"accuracies", each}});
+  }
+}
+
+int run(int argc, char** argv) {
+  if (argc == 6 && std::string_view(argv[1]) == "--serve") {
+    serve(argv[2], std::stoll(argv[3]), argv[4], std::string_view(argv[5]) == "1");
+    return 0;
+  }
+  std::string json, folder = kFolder, seeds = "0";
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = argv[i];
+    require((option == "--json" || option == "--data" || option == "--seeds") && i + 1 < argc, "train_bench", "got '",
+            option, "', expected --json FILE, --data FOLDER or --seeds NUMBER");
+    (option == "--json" ? json : option == "--data" ? folder : seeds) = argv[i + 1];
+  }
+  nlohmann::json results = nlohmann::json::array();
+  if (!std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) {
+    std::printf("no Fashion-MNIST in %s (Debian: dataset-fashion-mnist): nothing was measured\n", folder.c_str());
+  } else {
+    char self[4096] = {};
+    require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "train_bench", "cannot read /proc/self/exe");
+    if (const int count = std::stoi(seeds); count > 0)
+      compare_accuracy(self, folder, count, results);
+    else
+      compare_epochs(self, folder, results);
+  }
+  if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
