@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/crew.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "lockstep/core/error.h"
 
@@ -16,63 +16,62 @@ constexpr auto kSpin = std::chrono::microseconds(60);
 }  // namespace
 
 Crew::Crew(int64_t members, int64_t permits)
-    : members_(members), permits_(permits), free_(permits), wants_(members, false) {
-  for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<std::condition_variable>());
+    : members_(members), free_(std::min(permits, members)), sleeps_(members, false), wants_(members, false) {
+  for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<std::counting_semaphore<>>(0));
 }
 
 void Crew::check_running() const {
   if (stopped_.load()) throw CrewStopped();
 }
 
-void Crew::acquire(int64_t member) {
-  if (!oversubscribed()) return check_running();
-  const PhaseScope waiting(Phase::wait, "a turn");
-  std::unique_lock lock(mutex_);
-  if (free_ > 0 && !stopped_) {
-    --free_;
-    return;
-  }
-  wants_[member] = true;
-  turn_[member]->wait(lock, [&] { return !wants_[member] || stopped_; });
-  if (stopped_) throw CrewStopped();
+void Crew::await_turn(int64_t member) {
+  turn_[member]->acquire();
+  check_running();
 }
 
-void Crew::release() noexcept {
-  if (!oversubscribed()) return;
-  const std::lock_guard lock(mutex_);
+bool Crew::hand_over() noexcept {
   for (int64_t m = 0; m < members_; ++m)
     if (wants_[m]) {
-      wants_[m] = false;  // the permit is handed over
-      turn_[m]->notify_one();
-      return;
+      wants_[m] = false;
+      turn_[m]->release();
+      return true;
     }
-  ++free_;
+  return false;
 }
 
 void Crew::enter(int64_t member) {
-  acquire(member);
+  {
+    const std::lock_guard lock(mutex_);
+    if (free_ > 0) {
+      --free_;
+      return;
+    }
+    // Whoever waits for this member in a meeting holds the permit that it needs.
+    wants_[member] = true;
+    ++change_;
+    change_.notify_all();
+  }
+  const PhaseScope waiting(Phase::wait, "a turn");
+  await_turn(member);
 }
 
 void Crew::leave() {
-  release();
   const std::lock_guard lock(mutex_);
+  if (!hand_over()) ++free_;
   ++left_;
   if (arrived_ > 0 && !stopped_) refuse_to_wait(purpose_);
 }
 
-// Whoever has left never comes.
 void Crew::refuse_to_wait(const char* what) const {
   fail(what, left_, left_ == 1 ? " replica has" : " replicas have",
        " returned while others wait in this call, expected the same calls in the same order on every replica");
 }
 
 uint32_t Crew::wait_for_change(uint32_t seen) const {
-  if (!oversubscribed()) {
-    const auto until = std::chrono::steady_clock::now() + kSpin;
-    while (std::chrono::steady_clock::now() < until)
-      for (int i = 0; i < 64; ++i)
-        if (change_.load(std::memory_order_acquire) != seen) return change_.load();
-  }
+  const auto until = std::chrono::steady_clock::now() + kSpin;
+  while (std::chrono::steady_clock::now() < until)
+    for (int i = 0; i < 64; ++i)
+      if (change_.load(std::memory_order_acquire) != seen) return change_.load();
   change_.wait(seen);
   return change_.load();
 }
@@ -95,17 +94,18 @@ void Crew::finish() {
   const std::lock_guard lock(mutex_);
   stage_.reset();
   ++meetings_;
+  wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
+  while (free_ > 0 && hand_over()) --free_;
   ++change_;
   change_.notify_all();
 }
 
-void Crew::help(const std::shared_ptr<Stage>& stage, int64_t member, Phase work) {
-  if (stage->helpers.fetch_add(1) >= permits_) return;
+void Crew::help(Stage& stage, int64_t member, Phase work) {
   const PhaseScope working(work);
   try {
-    for (int64_t i; !stopped_ && (i = stage->next.fetch_add(1)) < stage->job.count;) {
-      stage->job.run(i);
-      if (stage->done.fetch_add(1) + 1 == stage->job.count) publish(stage->job.next ? stage->job.next() : Job{});
+    for (int64_t i; !stopped_ && (i = stage.next.fetch_add(1)) < stage.job.count;) {
+      stage.job.run(i);
+      if (stage.done.fetch_add(1) + 1 == stage.job.count) publish(stage.job.next ? stage.job.next() : Job{});
     }
   } catch (...) {
     stop(member, std::current_exception());
@@ -129,7 +129,6 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     last = ++arrived_ == members_;
     if (last) arrived_ = 0;
   }
-  release();
   if (last) {
     try {
       const PhaseScope working(work);
@@ -140,17 +139,19 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
   }
   for (;;) {
     std::shared_ptr<Stage> stage;
+    bool sleeps = false;
     {
       const std::lock_guard lock(mutex_);
       check_running();
-      if (meetings_ != meeting) break;
+      if (meetings_ != meeting) return;
       seen = change_;
       stage = stage_;
+      sleeps_[member] = sleeps = !stage && hand_over();
     }
-    if (stage) help(stage, member, work);
+    if (sleeps) return await_turn(member);
+    if (stage) help(*stage, member, work);
     if (change_ == seen) wait_for_change(seen);
   }
-  acquire(member);
 }
 
 void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
@@ -160,7 +161,7 @@ void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
   error_ = std::move(error);
   ++change_;
   change_.notify_all();
-  for (const auto& turn : turn_) turn->notify_all();
+  for (const auto& turn : turn_) turn->release();
 }
 
 }  // namespace lockstep::parallel

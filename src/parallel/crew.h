@@ -2,12 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,8 +33,10 @@ class CrewStopped : public std::runtime_error {
 /// The threads of one process that run its replicas, one each. They meet: whoever comes waits for the others, the last
 /// one decides what is to be done, and those who waited do it together.
 ///
-/// With more members than permits a member computes only while it holds a permit, and gives it up while it waits. So
-/// one core runs any number of replicas in turn, and no more activations live than there are permits.
+/// With more members than permits a member computes only while it holds a permit. One that waits hands it to a member
+/// that has none yet, and sleeps until it is handed one again; the last ones to come keep theirs, do the work that is
+/// shared and go on at once. So one core runs any number of replicas in turn, no more activations live than there are
+/// permits, and a step wakes each sleeping thread once.
 class Crew {
  public:
   /// Every permit is a thread that may compute.
@@ -66,21 +68,18 @@ class Crew {
     Job job;
     std::atomic<int64_t> next{0};
     std::atomic<int64_t> done{0};
-    std::atomic<int64_t> helpers{0};
   };
 
-  bool oversubscribed() const { return members_ > permits_; }
-  void acquire(int64_t member);
-  void release() noexcept;
+  void await_turn(int64_t member);
+  bool hand_over() noexcept;
   void publish(Job job);
   void finish();
-  void help(const std::shared_ptr<Stage>& stage, int64_t member, Phase work);
+  void help(Stage& stage, int64_t member, Phase work);
   uint32_t wait_for_change(uint32_t seen) const;
   void check_running() const;
   [[noreturn]] void refuse_to_wait(const char* what) const;
 
   const int64_t members_;
-  const int64_t permits_;
 
   mutable std::mutex mutex_;
   int64_t arrived_ = 0;
@@ -90,10 +89,11 @@ class Crew {
   std::shared_ptr<Stage> stage_;
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
-  // Permits: members that wait for one are woken one at a time, the lowest first.
+  // Permits: members that could go on are handed one each, the lowest first.
   int64_t free_;
-  std::vector<bool> wants_;
-  std::vector<std::unique_ptr<std::condition_variable>> turn_;
+  std::vector<bool> sleeps_;                                      // through the meeting under way, without a permit
+  std::vector<bool> wants_;                                       // a permit
+  std::vector<std::unique_ptr<std::counting_semaphore<>>> turn_;  // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};
   int64_t failed_member_ = -1;
