@@ -157,25 +157,26 @@ CoordinateMapKey CoordinateManager::unite(const std::vector<CoordinateMapKey>& k
   return unions_.emplace(sorted, add(CoordinateMap::united(maps), sorted[0].tensor_stride, "union")).first->second;
 }
 
-CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry) {
+AxisValues CoordinateManager::out_stride(const CoordinateMapKey& in, const LayerGeometry& geometry) const {
   const char* name = "CoordinateManager::out_key";
   require(static_cast<int64_t>(geometry.stride.size()) == dimension_ && geometry.region.dimension() == dimension_, name,
           "the layer is ", geometry.to_string(), ", expected one of ", dimension_, " axes");
+  if (!geometry.transposed) return times(in.tensor_stride, geometry.stride);
+  AxisValues out = in.tensor_stride;
+  for (int64_t axis = 0; axis < dimension_; ++axis) {
+    require(out[axis] % geometry.stride[axis] == 0, name, "stride ", sparse::to_string(geometry.stride),
+            " does not divide the tensor stride ", sparse::to_string(in.tensor_stride), " on axis ", axis);
+    out[axis] /= geometry.stride[axis];
+  }
+  return out;
+}
+
+CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry) {
+  const AxisValues out = out_stride(in, geometry);
   if (!geometry.transposed && !geometry.expand_coordinates) return stride_locked(in, geometry.stride);
   const auto known = expanded_.find({in, geometry});
   if (known != expanded_.end()) return known->second;
-
-  AxisValues out = in.tensor_stride;
-  if (geometry.transposed) {
-    for (int64_t axis = 0; axis < dimension_; ++axis) {
-      require(out[axis] % geometry.stride[axis] == 0, name, "stride ", sparse::to_string(geometry.stride),
-              " does not divide the tensor stride ", sparse::to_string(in.tensor_stride), " on axis ", axis);
-      out[axis] /= geometry.stride[axis];
-    }
-    if (!geometry.generative && maps_.count({out, in.id})) return {out, in.id};
-  } else {
-    out = times(out, geometry.stride);
-  }
+  if (geometry.transposed && !geometry.generative && maps_.count({out, in.id})) return {out, in.id};
   // in = out + offset for a convolution, out = in + offset for a transposed one.
   std::vector<int64_t> offsets = geometry.region.offsets(geometry.transposed ? out : in.tensor_stride);
   if (!geometry.transposed)

@@ -6,17 +6,14 @@
 #include <ATen/ops/rsqrt.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/random.h"
+#include "lockstep/core/random_scope.h"
 #include "lockstep/sparse/convolution.h"
 #include "lockstep/sparse/rows.h"
 #include "sparse/checks.h"
 
 namespace lockstep::sparse {
 namespace {
-
-CoordinateMapKey out_key(const SparseTensor& x, const LayerGeometry& geometry,
-                         const std::optional<CoordinateMapKey>& coordinates) {
-  return coordinates ? *coordinates : x.manager()->out_key(x.key(), geometry);
-}
 
 RowMapPtr global_rows(const char* operation, const SparseTensor& x, const SparseTensor& global) {
   require(x.manager() == global.manager(), operation, "tensors ", x.to_string(), " and ", global.to_string(),
@@ -34,18 +31,16 @@ RowMapPtr global_rows(const char* operation, const SparseTensor& x, const Sparse
 }  // namespace
 
 SparseTensor convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
-                         const LayerGeometry& geometry, int64_t groups,
-                         const std::optional<CoordinateMapKey>& coordinates) {
-  const CoordinateMapKey out = out_key(x, geometry, coordinates);
+                         const LayerGeometry& geometry, int64_t groups, const OutputCoordinates& coordinates) {
+  const CoordinateMapKey out = coordinates.key_for(x, geometry);
   const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
   const at::Tensor y = convolve(x.features(), kernel.dim() == 2 ? kernel.unsqueeze(0) : kernel, map, groups);
   return {bias.defined() ? add_bias(y, bias) : y, out, x.manager()};
 }
 
 SparseTensor channelwise_convolution(const SparseTensor& x, const at::Tensor& kernel, const at::Tensor& bias,
-                                     const LayerGeometry& geometry,
-                                     const std::optional<CoordinateMapKey>& coordinates) {
-  const CoordinateMapKey out = out_key(x, geometry, coordinates);
+                                     const LayerGeometry& geometry, const OutputCoordinates& coordinates) {
+  const CoordinateMapKey out = coordinates.key_for(x, geometry);
   const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
   const at::Tensor y = convolve_channelwise(x.features(), kernel, map);
   return {bias.defined() ? add_bias(y, bias) : y, out, x.manager()};
@@ -60,8 +55,8 @@ at::Tensor pool_rows(const at::Tensor& x, Pooling pooling, const RowMapPtr& map)
 }  // namespace
 
 SparseTensor pool(const SparseTensor& x, Pooling pooling, const LayerGeometry& geometry,
-                  const std::optional<CoordinateMapKey>& coordinates) {
-  const CoordinateMapKey out = out_key(x, geometry, coordinates);
+                  const OutputCoordinates& coordinates) {
+  const CoordinateMapKey out = coordinates.key_for(x, geometry);
   const KernelMapPtr map = x.manager()->kernel_map(x.key(), out, geometry.region, geometry.transposed);
   return {pool_rows(x.features(), pooling, map->row_map()), out, x.manager()};
 }
@@ -69,6 +64,11 @@ SparseTensor pool(const SparseTensor& x, Pooling pooling, const LayerGeometry& g
 SparseTensor global_pool(const SparseTensor& x, Pooling pooling) {
   const at::Tensor y = pool_rows(x.features(), pooling, x.manager()->origin_map(x.key()));
   return {y, x.manager()->origin(x.key()), x.manager()};
+}
+
+at::Tensor pool_pairs(const at::Tensor& x, Pooling pooling, const at::Tensor& in, const at::Tensor& out, int64_t rows) {
+  check_features("pool_pairs", x, x.defined() && x.dim() > 0 ? x.size(0) : 0);
+  return pool_rows(x, pooling, RowMap::from_entries(out, in, rows, x.size(0)));
 }
 
 SparseTensor broadcast(const SparseTensor& x, const SparseTensor& global) {
@@ -82,6 +82,18 @@ SparseTensor broadcast_multiply(const SparseTensor& x, const SparseTensor& globa
 }
 SparseTensor broadcast_cat(const SparseTensor& x, const SparseTensor& global) {
   return x.with_features(at::cat({x.features(), broadcast(x, global).features()}, 1));
+}
+
+at::Tensor keyed_dropout(const at::Tensor& features, double probability, bool training) {
+  require(probability >= 0 && probability <= 1, "dropout", "probability is ", probability, ", expected 0 to 1");
+  if (!training || probability == 0) return features;
+  if (probability == 1) return features * 0;
+  const at::Tensor keep = bernoulli_(at::empty_like(features), 1 - probability, draw_key());
+  return features * keep.div_(1 - probability);
+}
+
+SparseTensor keyed_dropout(const SparseTensor& x, double probability, bool training) {
+  return x.with_features(keyed_dropout(x.features(), probability, training));
 }
 
 SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {

@@ -11,6 +11,7 @@
 #include "lockstep/sparse/rows.h"
 #include "lockstep/sparse/sparse_tensor.h"
 #include "sparse/checks.h"
+#include "sparse/operations.h"
 
 namespace lockstep::sparse {
 namespace {
@@ -97,6 +98,34 @@ SparseTensor operator-(const SparseTensor& a) {
 }
 SparseTensor pow(const SparseTensor& a, double exponent) {
   return a.with_features(at::pow(a.features(), exponent));
+}
+
+namespace {
+
+/// `b` as one value for each of a's, with a gradient that is summed in a fixed order.
+at::Tensor spread(const char* name, const SparseTensor& a, const at::Tensor& b) {
+  require(b.defined(), name, "the tensor is undefined, expected one to go with ", a.to_string());
+  check_same_kind(name, "the tensor", b, a.features());
+  if (b.dim() == 2 && b.size(0) == a.size() && (b.size(1) == a.channels() || b.size(1) == 1)) return b;
+  require(b.dim() <= 2 && (b.dim() < 2 || b.size(0) == 1) && (b.numel() == a.channels() || b.numel() == 1), name,
+          "the tensor is ", describe(b), ", expected [", a.size(), ", ", a.channels(), "], or one value or ",
+          a.channels(), ", one a channel");
+  return expand_rows(b.reshape({-1}).expand({a.channels()}), a.size());
+}
+
+}  // namespace
+
+SparseTensor operator+(const SparseTensor& a, const at::Tensor& b) {
+  return a.with_features(a.features() + spread("operator+", a, b));
+}
+SparseTensor operator-(const SparseTensor& a, const at::Tensor& b) {
+  return a.with_features(a.features() - spread("operator-", a, b));
+}
+SparseTensor operator*(const SparseTensor& a, const at::Tensor& b) {
+  return a.with_features(a.features() * spread("operator*", a, b));
+}
+SparseTensor operator/(const SparseTensor& a, const at::Tensor& b) {
+  return a.with_features(a.features() / spread("operator/", a, b));
 }
 
 SparseTensor cat(const std::vector<SparseTensor>& tensors) {

@@ -40,8 +40,7 @@ at::Tensor quantize(const at::Tensor& features, const CoordinateManager::Inserte
 }
 
 /// The corners of the grid around real points, with linear weights: entries (row, corner's row).
-std::pair<RowMapPtr, at::Tensor> corners(const CoordinateMap& map, const AxisValues& tensor_stride,
-                                         const at::Tensor& coordinates) {
+InterpolationMap corners(const CoordinateMap& map, const AxisValues& tensor_stride, const at::Tensor& coordinates) {
   const int64_t axes = map.dimension(), count = coordinates.size(0);
   const at::Tensor given = coordinates.to(at::kDouble).contiguous();
   const double* point = given.const_data_ptr<double>();
@@ -52,6 +51,8 @@ std::pair<RowMapPtr, at::Tensor> corners(const CoordinateMap& map, const AxisVal
   for (int64_t i = 0; i < count; ++i, point += axes + 1)
     for (int64_t bits = 0; bits < int64_t{1} << axes; ++bits) {
       double weight = 1;
+      require(point[0] >= 0 && point[0] <= 2147483647.0, "interpolate", "a batch index is ", point[0],
+              ", expected one within int32");
       *to++ = static_cast<int32_t>(point[0]);
       for (int64_t axis = 0; axis < axes; ++axis) {
         const double step = static_cast<double>(tensor_stride[axis]), low = std::floor(point[axis + 1] / step) * step;
@@ -96,6 +97,16 @@ SparseTensor::SparseTensor(at::Tensor features, CoordinateMapKey key, Coordinate
   check_features("SparseTensor", features_, map_->size());
 }
 
+const CoordinateManagerPtr& SparseTensor::manager() const {
+  require(manager_ != nullptr, "SparseTensor", "this is SparseTensor(), expected one with features and coordinates");
+  return manager_;
+}
+
+const CoordinateMap& SparseTensor::map() const {
+  static_cast<void>(manager());
+  return *map_;
+}
+
 at::Tensor SparseTensor::unique_index() const {
   return unique_.defined() ? unique_ : at::arange(size());
 }
@@ -114,6 +125,14 @@ SparseTensor SparseTensor::to(at::Device device) const {
   require(device.is_cpu(), "SparseTensor::to", "device is ", device.str(),
           ", expected cpu: this build's sparse engine runs there alone");
   return with_features(features_.to(device));
+}
+
+const SparseTensor& SparseTensor::check_finite() const {
+  const at::Tensor finite = at::isfinite(features_).all(1);
+  if (finite.all().item<bool>()) return *this;
+  const at::Tensor bad = at::nonzero(finite.logical_not()).squeeze(1);
+  fail("SparseTensor::check_finite", bad.size(0), " of ", size(), " rows hold NaN or infinity, the first one row ",
+       bad[0].item<int64_t>(), " at ", text(coordinates()[bad[0].item<int64_t>()]), ", expected finite features");
 }
 
 std::vector<int64_t> SparseTensor::batch_indices() const {
@@ -198,11 +217,16 @@ at::Tensor SparseTensor::features_at_coordinates(const at::Tensor& coordinates) 
   return sum_rows(features_, RowMap::from_index(map().find(coordinates), size()));
 }
 
-at::Tensor SparseTensor::interpolate(const at::Tensor& coordinates) const {
-  require(coordinates.dim() == 2 && coordinates.size(1) == dimension() + 1 && coordinates.device().is_cpu(),
+InterpolationMap SparseTensor::interpolation_map(const at::Tensor& coordinates) const {
+  require(coordinates.defined() && coordinates.dim() == 2 && coordinates.size(1) == dimension() + 1 &&
+              coordinates.device().is_cpu(),
           "interpolate", "coordinates are ", describe(coordinates), ", expected [M, ", dimension() + 1, "] on cpu");
-  const auto [entries, weights] = corners(map(), tensor_stride(), coordinates);
-  return weigh_rows(features_, entries, weights.to(features_.scalar_type()));
+  return corners(map(), tensor_stride(), coordinates);
+}
+
+at::Tensor SparseTensor::interpolate(const at::Tensor& coordinates) const {
+  const InterpolationMap corners = interpolation_map(coordinates);
+  return weigh_rows(features_, corners.map, corners.weights.to(features_.scalar_type()));
 }
 
 std::string SparseTensor::to_string() const {

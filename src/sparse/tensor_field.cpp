@@ -92,7 +92,7 @@ SparseTensor TensorField::splat() const {
   const at::Tensor share = coordinates_.to(at::kDouble) - low;
   std::vector<at::Tensor> corners, weights;
   for (int64_t bits = 0; bits < int64_t{1} << axes; ++bits) {
-    at::Tensor corner = low.clone(), weight = at::ones({size()}, at::kDouble);
+    at::Tensor corner = low.to(at::kLong), weight = at::ones({size()}, at::kDouble);
     for (int64_t axis = 0; axis < axes; ++axis) {
       const at::Tensor part = share.select(1, axis + 1);
       weight = weight * (bits >> axis & 1 ? part : 1 - part);
@@ -103,8 +103,11 @@ SparseTensor TensorField::splat() const {
   }
   // Corners without weight stay out.
   const at::Tensor weight = at::cat(weights), used = at::nonzero(weight).squeeze(1);
-  const CoordinateManager::Inserted inserted =
-      manager_->insert(at::cat(corners).index_select(0, used), AxisValues(axes, 1));
+  const at::Tensor reached = at::cat(corners).index_select(0, used);
+  if (reached.numel() > 0)
+    require(reached.max().item<int64_t>() <= std::numeric_limits<int32_t>::max(), "TensorField::splat",
+            "a corner lies at ", reached.max().item<int64_t>(), ", expected all within int32");
+  const CoordinateManager::Inserted inserted = manager_->insert(reached.to(at::kInt), AxisValues(axes, 1));
   const at::Tensor rows = inserted.inverse.defined() ? inserted.inverse : at::arange(used.size(0));
   const at::Tensor points = at::arange(size()).repeat({int64_t{1} << axes}).index_select(0, used);
   const RowMapPtr map = RowMap::from_entries(rows, points, manager_->size(inserted.key), size());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <torch/nn/modules/activation.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/functional.h"
@@ -90,6 +89,32 @@ TEST(Pooling, UnpoolsToTheFinerCoordinates) {
       floor[axis] = floor[axis] >= 0 ? floor[axis] / 2 * 2 : -((1 - floor[axis]) / 2 * 2);
     EXPECT_TRUE(at::equal(z.features()[i], y.features()[coarse.at(floor)]));
   }
+}
+
+TEST(Pooling, UnpoolsTheMeanOfWhatReachesAPoint) {
+  const SparseTensor x = make(60, 2, 2, 20);
+  const SparseTensor y = nn::SumPooling(kernel(2, 3, 2))(x);
+  const SparseTensor z = nn::PoolingTranspose(kernel(2, 3, 2))(y);
+  const auto fine = to_points(x.coordinates()), coarse = to_points(y.coordinates());
+  for (size_t i = 0; i < fine.size(); ++i) {
+    std::vector<at::Tensor> met;
+    for (size_t j = 0; j < coarse.size(); ++j)
+      if (fine[i][0] == coarse[j][0] && std::abs(fine[i][1] - coarse[j][1]) <= 1 &&
+          std::abs(fine[i][2] - coarse[j][2]) <= 1)
+        met.push_back(y.features()[static_cast<int64_t>(j)]);
+    EXPECT_TRUE(at::allclose(z.features()[i], met.empty() ? at::zeros({2}, at::kDouble) : at::stack(met).mean(0)));
+  }
+}
+
+TEST(Pooling, TakesListsOfPairs) {
+  const at::Tensor x = at::randn({4, 3}, at::kDouble);
+  const at::Tensor in = at::tensor({3, 0, 2, 0}, at::kLong), out = at::tensor({1, 0, 1, 1}, at::kLong);
+  const at::Tensor met = at::stack({x[3], x[2], x[0]});
+  const auto result = [&](Pooling pooling) { return pool_pairs(x, pooling, in, out, 3); };
+  EXPECT_TRUE(at::equal(result(Pooling::max), at::stack({x[0], std::get<0>(met.max(0)), at::zeros_like(x[0])})));
+  EXPECT_TRUE(at::allclose(result(Pooling::sum), at::stack({x[0], met.sum(0), at::zeros_like(x[0])})));
+  EXPECT_TRUE(at::allclose(result(Pooling::average), at::stack({x[0], met.mean(0), at::zeros_like(x[0])})));
+  EXPECT_THROW(pool_pairs(x, Pooling::max, in, out, 1), Error);
 }
 
 TEST(Broadcast, GoesRowByRowWithTheBatchEntry) {
@@ -218,9 +243,6 @@ TEST(Layers, RunStridedTransposedGenerativeAndOnGivenCoordinates) {
   const SparseTensor there = point(x, target);
   EXPECT_EQ(there.size(), 2);
   EXPECT_EQ(there.features()[0].abs().sum().item<double>(), 0);
-  const SparseTensor y =
-      nn::Pointwise<torch::nn::LeakyReLU>(torch::nn::LeakyReLUOptions().negative_slope(0.2)).forward(x);
-  EXPECT_TRUE(at::equal(y.features(), at::leaky_relu(x.features(), 0.2)));
 }
 
 TEST(Layers, GiveTheSameBitsForAnyNumberOfThreads) {

@@ -166,6 +166,48 @@ TEST(SparseTensor, InterpolatesLinearly) {
       [&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).interpolate(points); }, {x.features()});
 }
 
+TEST(SparseTensor, ComputesWithTensors) {
+  const SparseTensor x = {at::randn({5, 3}, at::kDouble), random_cloud(5, 2, 0, 90, 1, 3)};
+  const at::Tensor rows = at::randn({5, 3}, at::kDouble), one = at::randn({5, 1}, at::kDouble);
+  for (const at::Tensor& other : {rows, one, at::randn({1, 3}, at::kDouble), at::randn({3}, at::kDouble),
+                                  at::randn({1}, at::kDouble), at::randn({}, at::kDouble)}) {
+    EXPECT_TRUE(at::equal((x + other).features(), x.features() + other));
+    EXPECT_TRUE(at::equal((x - other).features(), x.features() - other));
+    EXPECT_TRUE(at::equal((x * other).features(), x.features() * other));
+    EXPECT_TRUE(at::equal((x / other).features(), x.features() / other));
+    lockstep::test::expect_gradients(
+        [&](const std::vector<at::Tensor>& in) { return (x.with_features(in[0]) / (in[1] * in[1] + 1)).features(); },
+        {x.features(), other});
+  }
+  EXPECT_THROW(x + at::randn({4, 3}, at::kDouble), Error);
+  EXPECT_THROW(x * at::randn({2}, at::kDouble), Error);
+  EXPECT_THROW(x * at::randn({3}), Error);
+}
+
+TEST(SparseTensor, LooksForNaNOnlyWhenAsked) {
+  at::Tensor features = at::zeros({4, 2});
+  features[2][1] = std::numeric_limits<float>::quiet_NaN();
+  const SparseTensor x(features, to_tensor({{0, 1}, {0, 2}, {0, 7}, {1, 0}}, 2));
+  try {
+    x.check_finite();
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("1 of 4 rows"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("row 2"));
+  }
+  EXPECT_EQ(x.with_features(at::zeros({4, 2})).check_finite().size(), 4);
+}
+
+TEST(SparseTensor, ThatIsNoneIsAnErrorAndNoCrash) {
+  const SparseTensor none;
+  EXPECT_FALSE(none.defined());
+  EXPECT_EQ(none.to_string(), "SparseTensor()");
+  EXPECT_THROW(none.manager(), Error);
+  EXPECT_THROW(none.coordinates(), Error);
+  EXPECT_THROW(none + none, Error);
+  EXPECT_THROW(none.features_at_coordinates(to_tensor({{0, 0}}, 2)), Error);
+}
+
 TEST(SparseTensor, SaysWhatDoesNotFit) {
   const at::Tensor c = to_tensor({{0, 2, 2}, {0, 4, 4}}, 3);
   EXPECT_THROW(SparseTensor(at::zeros({3, 1}), c), Error);

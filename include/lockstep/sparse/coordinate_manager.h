@@ -75,6 +75,8 @@ class CoordinateManager {
   /// Where a layer puts its outputs for inputs at `in`. Transposed layers use the finer map of the same id where there
   /// is one. Throws Error where a transposed layer's stride does not divide the tensor stride.
   CoordinateMapKey out_key(const CoordinateMapKey& in, const LayerGeometry& geometry);
+  /// The tensor stride that they have there. Throws as out_key does.
+  AxisValues out_stride(const CoordinateMapKey& in, const LayerGeometry& geometry) const;
   /// Offsets are scaled by the tensor stride of the finer side: of the input, or of a transposed layer's output.
   KernelMapPtr kernel_map(const CoordinateMapKey& in, const CoordinateMapKey& out, const KernelRegion& region,
                           bool transposed = false);

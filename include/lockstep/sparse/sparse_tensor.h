@@ -20,6 +20,13 @@ enum class Quantization {
   none,  ///< equal coordinates are an error
 };
 
+/// Points [M], each with the corners of the grid around it that a tensor has: entries of `map` from rows of the tensor
+/// to points, and one weight for each, float64 [entries].
+struct InterpolationMap {
+  RowMapPtr map;
+  at::Tensor weights;
+};
+
 /// Features [N, C] at N different coordinates (batch index, then D integers), which belong to a coordinate manager. A
 /// value: copies share features and coordinates.
 ///
@@ -40,7 +47,7 @@ class SparseTensor {
   /// int32 [N, 1 + D], not to be written to.
   at::Tensor coordinates() const { return map().coordinates(); }
   const CoordinateMapKey& key() const { return key_; }
-  const CoordinateManagerPtr& manager() const { return manager_; }
+  const CoordinateManagerPtr& manager() const;
   const AxisValues& tensor_stride() const { return key_.tensor_stride; }
   int64_t dimension() const { return manager_->dimension(); }
   int64_t size() const { return features_.size(0); }
@@ -56,6 +63,8 @@ class SparseTensor {
   /// Another type or device of features; coordinates stay on the CPU.
   SparseTensor to(at::ScalarType type) const { return with_features(features_.to(type)); }
   SparseTensor to(at::Device device) const;
+  /// This tensor. Throws Error that names the first row with a feature that is NaN or infinite. Nothing else looks.
+  const SparseTensor& check_finite() const;
 
   /// The batch indices that occur, ascending.
   std::vector<int64_t> batch_indices() const;
@@ -79,11 +88,12 @@ class SparseTensor {
   /// Features at real coordinates [M, 1 + D], weighted linearly from the surrounding corners of the grid; corners that
   /// this tensor lacks count as zero.
   at::Tensor interpolate(const at::Tensor& coordinates) const;
+  InterpolationMap interpolation_map(const at::Tensor& coordinates) const;
 
   std::string to_string() const;
 
  private:
-  const CoordinateMap& map() const { return *map_; }
+  const CoordinateMap& map() const;
 
   at::Tensor features_;
   CoordinateMapKey key_;
@@ -108,6 +118,12 @@ SparseTensor operator*(double a, const SparseTensor& b);
 SparseTensor operator/(double a, const SparseTensor& b);
 SparseTensor operator-(const SparseTensor& a);
 SparseTensor pow(const SparseTensor& a, double exponent);
+
+/// With a tensor [N, C] or [N, 1], row by row, or with one value a channel: [C], [1, C], [1] or [].
+SparseTensor operator+(const SparseTensor& a, const at::Tensor& b);
+SparseTensor operator-(const SparseTensor& a, const at::Tensor& b);
+SparseTensor operator*(const SparseTensor& a, const at::Tensor& b);
+SparseTensor operator/(const SparseTensor& a, const at::Tensor& b);
 
 /// Channels side by side. All must have the same coordinates.
 SparseTensor cat(const std::vector<SparseTensor>& tensors);

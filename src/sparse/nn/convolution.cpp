@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/random.h"
+#include "lockstep/core/random_scope.h"
 #include "lockstep/sparse/convolution.h"
 
 namespace lockstep::sparse::nn {
@@ -39,6 +41,16 @@ struct Named : torch::nn::Cloneable<Named> {
 
 }  // namespace
 
+void kaiming_normal_(const at::Tensor& kernel, double gain, bool fan_of_outputs) {
+  require(kernel.defined() && (kernel.dim() == 2 || kernel.dim() == 3), "kaiming_normal_", "kernel has ",
+          kernel.defined() ? kernel.dim() : 0, " dimensions, expected [K, Cin, Cout] or [Cin, Cout]");
+  const int64_t volume = kernel.dim() == 3 ? kernel.size(0) : 1;
+  const int64_t fan = volume * kernel.size(fan_of_outputs ? -1 : -2);
+  normal_(kernel, draw_key());
+  const at::NoGradGuard no_grad;
+  kernel.mul_(gain / std::sqrt(static_cast<double>(std::max<int64_t>(1, fan))));
+}
+
 LayerGeometry KernelOptions::geometry(bool transposed, bool generative) const {
   require(dimension >= 1 && dimension <= 8, "KernelOptions", "dimension is ", dimension, ", expected 1 to 8");
   const AxisValues size = spread("kernel_size", kernel_size, dimension),
@@ -59,8 +71,8 @@ LayerGeometry KernelOptions::geometry(bool transposed, bool generative) const {
 ConvolutionBase::ConvolutionBase(ConvolutionOptions options, bool transposed, bool generative)
     : options_(std::move(options)), geometry_(options_.kernel.geometry(transposed, generative)) {}
 
-ConvolutionImpl::ConvolutionImpl(ConvolutionOptions options, bool transposed, bool generative)
-    : ConvolutionBase(std::move(options), transposed, generative) {
+ConvolutionImpl::ConvolutionImpl(ConvolutionOptions options, ConvolutionKind kind)
+    : ConvolutionBase(std::move(options), kind != ConvolutionKind::forward, kind == ConvolutionKind::generative) {
   require(options_.in_channels >= 0 && options_.out_channels >= 0 && options_.groups >= 1 &&
               options_.in_channels % options_.groups == 0 && options_.out_channels % options_.groups == 0,
           "Convolution", "channels are ", options_.in_channels, " -> ", options_.out_channels, " in ", options_.groups,
@@ -89,7 +101,7 @@ void ConvolutionImpl::pretty_print(std::ostream& stream) const {
          << ")";
 }
 
-SparseTensor ConvolutionImpl::forward(const SparseTensor& x, const std::optional<CoordinateMapKey>& coordinates) {
+SparseTensor ConvolutionImpl::forward(const SparseTensor& x, const OutputCoordinates& coordinates) {
   return convolution(x, kernel, bias, geometry_, options_.groups, coordinates);
 }
 
@@ -109,8 +121,7 @@ void ChannelwiseConvolutionImpl::reset_parameters() {
   fill_uniform(bias, geometry_.region.volume());
 }
 
-SparseTensor ChannelwiseConvolutionImpl::forward(const SparseTensor& x,
-                                                 const std::optional<CoordinateMapKey>& coordinates) {
+SparseTensor ChannelwiseConvolutionImpl::forward(const SparseTensor& x, const OutputCoordinates& coordinates) {
   return channelwise_convolution(x, kernel, bias, geometry_, coordinates);
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <torch/nn/cloneable.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/sparse/functional.h"
@@ -43,36 +45,44 @@ class ConvolutionBase {
   LayerGeometry geometry_;
 };
 
+/// A kernel parameter filled with normal values of variance gain^2 / fan, as He et al. (2015) do for ReLU (gain sqrt
+/// 2); the fan is that of the inputs, or of the outputs. For [K, Cin, Cout] and [Cin, Cout].
+void kaiming_normal_(const at::Tensor& kernel, double gain, bool fan_of_outputs = false);
+
+enum class ConvolutionKind {
+  forward,
+  transposed,  ///< to the finer coordinates that the manager knows, else to all that an input reaches
+  generative,  ///< transposed, to all finer coordinates that an input reaches
+};
+
 class ConvolutionImpl : public torch::nn::Cloneable<ConvolutionImpl>, public ConvolutionBase {
  public:
-  explicit ConvolutionImpl(ConvolutionOptions options) : ConvolutionImpl(std::move(options), false, false) {}
+  explicit ConvolutionImpl(ConvolutionOptions options, ConvolutionKind kind = ConvolutionKind::forward);
   void reset() override;
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
   /// Outputs lie where the geometry says, or at `coordinates`.
-  SparseTensor forward(const SparseTensor& x, const std::optional<CoordinateMapKey>& coordinates = std::nullopt);
+  SparseTensor forward(const SparseTensor& x, const OutputCoordinates& coordinates = {});
 
   at::Tensor kernel, bias;
 
  protected:
-  ConvolutionImpl(ConvolutionOptions options, bool transposed, bool generative);
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(OutputCoordinates())})
 };
 TORCH_MODULE(Convolution);
 
-/// Goes to the finer coordinates that the manager knows, else to all that an input reaches.
-class ConvolutionTransposeImpl : public ConvolutionImpl {
+/// A holder that makes one kind. All kinds are one type of module, so that copies keep theirs.
+template <ConvolutionKind kKind>
+class ConvolutionOfKind : public torch::nn::ModuleHolder<ConvolutionImpl> {
  public:
-  explicit ConvolutionTransposeImpl(ConvolutionOptions options) : ConvolutionImpl(std::move(options), true, false) {}
+  using Impl = ConvolutionImpl;
+  ConvolutionOfKind(std::nullptr_t) : ModuleHolder(nullptr) {}  // NOLINT(google-explicit-constructor)
+  explicit ConvolutionOfKind(std::shared_ptr<ConvolutionImpl> module) : ModuleHolder(std::move(module)) {}
+  explicit ConvolutionOfKind(ConvolutionOptions options)
+      : ModuleHolder(std::make_shared<ConvolutionImpl>(std::move(options), kKind)) {}
 };
-TORCH_MODULE(ConvolutionTranspose);
-
-/// Goes to all finer coordinates that an input reaches.
-class GenerativeConvolutionTransposeImpl : public ConvolutionImpl {
- public:
-  explicit GenerativeConvolutionTransposeImpl(ConvolutionOptions options)
-      : ConvolutionImpl(std::move(options), true, true) {}
-};
-TORCH_MODULE(GenerativeConvolutionTranspose);
+using ConvolutionTranspose = ConvolutionOfKind<ConvolutionKind::transposed>;
+using GenerativeConvolutionTranspose = ConvolutionOfKind<ConvolutionKind::generative>;
 
 class ChannelwiseConvolutionImpl : public torch::nn::Cloneable<ChannelwiseConvolutionImpl>, public ConvolutionBase {
  public:
@@ -80,9 +90,12 @@ class ChannelwiseConvolutionImpl : public torch::nn::Cloneable<ChannelwiseConvol
   explicit ChannelwiseConvolutionImpl(ConvolutionOptions options);
   void reset() override;
   void reset_parameters();
-  SparseTensor forward(const SparseTensor& x, const std::optional<CoordinateMapKey>& coordinates = std::nullopt);
+  SparseTensor forward(const SparseTensor& x, const OutputCoordinates& coordinates = {});
 
   at::Tensor kernel, bias;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(OutputCoordinates())})
 };
 TORCH_MODULE(ChannelwiseConvolution);
 

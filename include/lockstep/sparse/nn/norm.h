@@ -59,5 +59,7 @@ class InstanceNormImpl : public torch::nn::Cloneable<InstanceNormImpl> {
   int64_t channels_;
 };
 TORCH_MODULE(InstanceNorm);
+/// MinkowskiEngine has a second one that does not cancel; this layer never does.
+using StableInstanceNorm = InstanceNorm;
 
 }  // namespace lockstep::sparse::nn

@@ -14,9 +14,12 @@ class LocalPoolingImpl : public torch::nn::Cloneable<LocalPoolingImpl<kPooling, 
  public:
   explicit LocalPoolingImpl(const KernelOptions& options) : geometry_(options.geometry(kTransposed)) {}
   void reset() override {}
-  SparseTensor forward(const SparseTensor& x, const std::optional<CoordinateMapKey>& coordinates = std::nullopt) {
+  SparseTensor forward(const SparseTensor& x, const OutputCoordinates& coordinates = {}) {
     return pool(x, kPooling, geometry_, coordinates);
   }
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(OutputCoordinates())})
 
  private:
   LayerGeometry geometry_;
@@ -24,8 +27,8 @@ class LocalPoolingImpl : public torch::nn::Cloneable<LocalPoolingImpl<kPooling, 
 using SumPoolingImpl = LocalPoolingImpl<Pooling::sum, false>;
 using AvgPoolingImpl = LocalPoolingImpl<Pooling::average, false>;
 using MaxPoolingImpl = LocalPoolingImpl<Pooling::max, false>;
-/// Unpooling: each output takes the sum of the inputs that reach it.
-using PoolingTransposeImpl = LocalPoolingImpl<Pooling::sum, true>;
+/// Unpooling: each output takes the mean of the inputs that reach it.
+using PoolingTransposeImpl = LocalPoolingImpl<Pooling::average, true>;
 TORCH_MODULE(SumPooling);
 TORCH_MODULE(AvgPooling);
 TORCH_MODULE(MaxPooling);
@@ -43,19 +46,5 @@ using GlobalMaxPoolingImpl = GlobalPoolingImpl<Pooling::max>;
 TORCH_MODULE(GlobalSumPooling);
 TORCH_MODULE(GlobalAvgPooling);
 TORCH_MODULE(GlobalMaxPooling);
-
-/// Any torch module of features, [N, C] to [N, C'], as a layer of sparse tensors: `Pointwise<torch::nn::ReLU>()`,
-/// `Pointwise<torch::nn::GELU>()`, `Pointwise<torch::nn::PReLU>(options)`.
-template <class Holder>
-class Pointwise : public torch::nn::Module {
- public:
-  template <class... Arguments>
-  explicit Pointwise(Arguments&&... arguments) : module(std::forward<Arguments>(arguments)...) {
-    register_module("module", module);
-  }
-  SparseTensor forward(const SparseTensor& x) { return x.with_features(module->forward(x.features())); }
-
-  Holder module;
-};
 
 }  // namespace lockstep::sparse::nn
