@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lockstep/core/batch_norm_hook.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::parallel {
@@ -87,6 +88,18 @@ void for_each_module(const std::string& name, const torch::nn::Module& module, c
     for_each_module(name.empty() ? child.key() : name + "." + child.key(), *child.value(), work);
 }
 
+/// A batch norm of another layer than torch's.
+bool set_hook(const torch::nn::Module& module, BatchNormMode mode) {
+  const auto* hook = dynamic_cast<const BatchNormHook*>(&module);
+  if (hook != nullptr)
+    hook->set_training_function([mode](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                       const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
+                                       double epsilon) {
+      return sync_batch_norm(x, weight, bias, running_mean, running_var, momentum, epsilon, mode, current_peers());
+    });
+  return hook != nullptr;
+}
+
 at::Tensor value_or_undefined(const std::optional<at::Tensor>& given) {
   return given.value_or(at::Tensor());
 }
@@ -131,6 +144,7 @@ int64_t convert_sync_batchnorm(const torch::nn::Module& module, BatchNormMode mo
               "' has neither running statistics nor weights, expected affine or track_running_stats");
       Marks::instance().set(carrier, mode);
     });
+    converted += set_hook(each, mode);
   });
   return converted;
 }

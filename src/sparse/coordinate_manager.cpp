@@ -39,6 +39,12 @@ CoordinateManager::CoordinateManager(int64_t dimension) : dimension_(dimension) 
   require(dimension >= 1 && dimension <= 8, "CoordinateManager", "dimension is ", dimension, ", expected 1 to 8");
 }
 
+void CoordinateManager::set_batch_size(int64_t entries) {
+  require(entries >= 0 && entries < int64_t{1} << 31, "CoordinateManager", "batch size is ", entries,
+          ", expected 0 to 2^31 - 1");
+  batch_size_ = entries;
+}
+
 CoordinateManager::Inserted CoordinateManager::insert(const at::Tensor& coordinates, AxisValues tensor_stride,
                                                       const std::string& id) {
   CoordinateMap::Inserted inserted = CoordinateMap::insert(coordinates);
@@ -52,14 +58,15 @@ CoordinateMapKey CoordinateManager::insert(CoordinateMapPtr map, AxisValues tens
   require(static_cast<int64_t>(tensor_stride.size()) == dimension_, name, "tensor stride is ",
           sparse::to_string(tensor_stride), ", expected ", dimension_, " values");
   for (const int64_t value : tensor_stride)
-    require(value >= 1 && value < int64_t{1} << 31, name, "tensor stride is ", sparse::to_string(tensor_stride),
-            ", expected positive values within int32");
+    require(value >= 0 && value < int64_t{1} << 31, name, "tensor stride is ", sparse::to_string(tensor_stride),
+            ", expected values from 0 to 2^31 - 1");
   if (!all_ones(tensor_stride)) {
     const int32_t* row = map->coordinates().const_data_ptr<int32_t>();
     for (int64_t i = 0; i < map->size(); ++i, row += dimension_ + 1)
       for (int64_t axis = 0; axis < dimension_; ++axis)
-        require(row[axis + 1] % tensor_stride[axis] == 0, name, "coordinate ", row[axis + 1], " of row ", i,
-                " is no multiple of the tensor stride ", sparse::to_string(tensor_stride));
+        require(tensor_stride[axis] == 0 ? row[axis + 1] == 0 : row[axis + 1] % tensor_stride[axis] == 0, name,
+                "coordinate ", row[axis + 1], " of row ", i, " is no multiple of the tensor stride ",
+                sparse::to_string(tensor_stride));
   }
   const std::lock_guard lock(mutex_);
   return add(std::move(map), std::move(tensor_stride), id);

@@ -253,6 +253,8 @@ CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::
     coordinates = coordinates.narrow(0, 0, kept).clone();
     *keys = pack_sorted(layout, coordinates.const_data_ptr<int32_t>(), {}, kept);
   }
+  // Not every offset leads onto the grid, so the box may be smaller than what could have been reached.
+  box = Box::around(coordinates.const_data_ptr<int32_t>(), kept, columns);
   return from_sorted(std::move(coordinates), std::move(box), std::move(keys));
 }
 

@@ -143,6 +143,11 @@ std::vector<int64_t> SparseTensor::batch_indices() const {
   return batches;
 }
 
+int64_t SparseTensor::batch_size() const {
+  const int64_t occurring = map().size() == 0 ? 0 : map().box().high[0] + 1;
+  return std::max(occurring, manager_->batch_size());
+}
+
 at::Tensor SparseTensor::rows_at(int64_t batch) const {
   return at::nonzero(coordinates().select(1, 0).eq(batch)).squeeze(1);
 }
@@ -153,15 +158,13 @@ at::Tensor SparseTensor::coordinates_at(int64_t batch) const {
 
 std::vector<at::Tensor> SparseTensor::decomposed_features() const {
   std::vector<at::Tensor> parts;
-  const std::vector<int64_t> batches = batch_indices();
-  for (int64_t b = 0; !batches.empty() && b <= batches.back(); ++b) parts.push_back(features_at(b));
+  for (int64_t b = 0; b < batch_size(); ++b) parts.push_back(features_at(b));
   return parts;
 }
 
 std::vector<at::Tensor> SparseTensor::decomposed_coordinates() const {
   std::vector<at::Tensor> parts;
-  const std::vector<int64_t> batches = batch_indices();
-  for (int64_t b = 0; !batches.empty() && b <= batches.back(); ++b) parts.push_back(coordinates_at(b));
+  for (int64_t b = 0; b < batch_size(); ++b) parts.push_back(coordinates_at(b));
   return parts;
 }
 
@@ -175,7 +178,7 @@ std::pair<at::Tensor, at::Tensor> SparseTensor::dense(const std::optional<std::v
           minimum ? sparse::to_string(*minimum) : "", ", expected ", axes, " values");
   const Box& box = map().box();
   AxisValues corner(axes, 0);
-  std::vector<int64_t> extents = {size() == 0 ? 0 : box.high[0] + 1, channels()};
+  std::vector<int64_t> extents = {batch_size(), channels()};
   if (shape)
     require((*shape)[1] == channels(), name, "shape is ", sparse::to_string(*shape), ", expected ", channels(),
             " channels");

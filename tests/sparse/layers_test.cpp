@@ -161,33 +161,6 @@ TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
   EXPECT_THROW(torch::autograd::grad({y.sum()}, {leaf}, {}, true, /*create_graph=*/true), Error);
 }
 
-TEST(Norm, SynchronisedOverPartsEqualsTheWhole) {
-  at::manual_seed(2);
-  const at::Tensor x = at::randn({90, 4}, at::kDouble), w = at::rand({4}, at::kDouble),
-                   g = at::randn({90, 4}, at::kDouble);
-  at::Tensor whole = x.clone().requires_grad_(true);
-  batch_norm(whole, w, {}, {}, {}, true, 0.1, 1e-5).backward(g);
-  const std::vector<int64_t> sizes = {50, 0, 40};
-  const std::vector<at::Tensor> parts = x.split_with_sizes(sizes), grads = g.split_with_sizes(sizes);
-  // What the parallel layer does with threads is done here in two rounds: statistics of all, then each part.
-  const at::Tensor mean = x.mean(0), inverse = at::rsqrt((x - mean).pow(2).mean(0) + 1e-5);
-  at::Tensor sums = at::stack({g.sum(0), (g * (x - mean) * inverse).sum(0)});
-  std::vector<at::Tensor> moments;
-  for (const at::Tensor& part : parts) {
-    const at::Tensor m = part.size(0) > 0 ? part.mean(0) : at::zeros({4}, at::kDouble);
-    moments.push_back(at::stack({at::full({4}, part.size(0), at::kDouble), m, (part - m).pow(2).sum(0)}));
-  }
-  const BatchNormMerge merge = {[&](const at::Tensor&) { return merge_moments(moments); },
-                                [&](const at::Tensor&) { return sums; }};
-  std::vector<at::Tensor> got;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    at::Tensor leaf = parts[i].clone().requires_grad_(true);
-    batch_norm(leaf, w, {}, {}, {}, true, 0.1, 1e-5, merge).backward(grads[i]);
-    got.push_back(leaf.grad());
-  }
-  EXPECT_TRUE(at::allclose(at::cat(got), whole.grad()));
-}
-
 TEST(Norm, InstanceNormTakesEachBatchEntryOnItsOwn) {
   const SparseTensor x = make(60, 2, 3, 16);
   const std::vector<at::Tensor> inputs = {x.features(), at::randn({1, 3}, at::kDouble), at::randn({1, 3}, at::kDouble)};

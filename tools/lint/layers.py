@@ -23,8 +23,8 @@ USES = {
     "train": ["parallel", "data", "models", "report"],
     "cli": ["train"],
 }
-# What tests and benchmarks of a layer see besides: networks are there to be trained by a team.
-TESTS_USE = {"models": ["parallel"]}
+# What tests and benchmarks of a layer see besides: networks, sparse ones too, are there to be trained by a team.
+TESTS_USE = {"models": ["parallel"], "sparse": ["parallel"]}
 # Public headers of these stay narrow: <torch/torch.h> takes half a minute to parse.
 NARROW = {"core", "comm", "data", "dense", "sparse", "report"}
 

@@ -75,6 +75,8 @@ template <class T>
 std::optional<at::Device> device_of(const T& x) {
   if constexpr (std::same_as<T, at::Tensor>) {
     return x.defined() ? std::optional(x.device()) : std::nullopt;
+  } else if constexpr (requires { std::optional<at::Device>(lockstep_device(x)); }) {
+    return lockstep_device(x);
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
     return std::apply(
         [](const auto&... members) {
@@ -118,7 +120,8 @@ auto parallel_apply(Replicas&& replicas, const std::vector<Input>& inputs, const
           "there are ", replicas.size(), " replicas, ", inputs.size(), " inputs and ", more.size(),
           " further arguments, expected the same number (or no further ones)");
   const auto run = [&](size_t r) {
-    const c10::OptionalDeviceGuard device(detail::device_of(inputs[r]));
+    c10::OptionalDeviceGuard device;
+    if (const auto found = detail::device_of(inputs[r])) device.reset_device(*found);
     const auto apply = [&](const auto&... arguments) { return detail::call(replicas[r], arguments...); };
     if constexpr (std::same_as<More, std::tuple<>>)
       return std::apply(apply, detail::arguments(inputs[r]));

@@ -25,6 +25,8 @@
 ///
 ///     std::vector<Cloud> lockstep_scatter(const Cloud& batch, const std::vector<Device>& devices, int64_t dim);
 ///     Cloud lockstep_gather(const std::vector<Cloud>& parts, const Device& device, int64_t dim);
+///
+/// and, where its operations look at the current device, `at::Device lockstep_device(const Cloud& share)`.
 namespace lockstep::parallel {
 
 using Devices = std::vector<Device>;

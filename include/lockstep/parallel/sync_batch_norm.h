@@ -25,7 +25,8 @@ enum class BatchNormMode : uint8_t {
   ghost,
 };
 
-/// Turns every BatchNorm1d, 2d and 3d in the module, at any depth, into a synchronised one, in place; returns how many.
+/// Turns every BatchNorm1d, 2d and 3d, and every sparse one, in the module, at any depth, into a synchronised one, in
+/// place; returns how many.
 ///
 /// A module's members have their types (`torch::nn::BatchNorm2d bn1`), so no other layer can take their place. The
 /// layers are *marked* instead, and libtorch's at::batch_norm, which all of them call, is given kernels that look for
@@ -36,6 +37,8 @@ enum class BatchNormMode : uint8_t {
 /// batch norm. All replicas must reach the layer the same number of times, with an empty share too. A layer that tracks
 /// no statistics uses its batch's in evaluation as well, so all replicas must take part there. Same bits for any timing
 /// and any number of intra-op threads. Converting again changes the mode.
+///
+/// Layers of sparse networks are not marked but told (core/batch_norm_hook.h); their clones stay converted.
 ///
 /// torch::nn refuses a share of a single value a channel (one example, [1, C]) before at::batch_norm is called.
 ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <map>
 #include <memory>
@@ -50,12 +51,16 @@ class CoordinateManager {
 
   int64_t dimension() const { return dimension_; }
 
+  /// The number of batch entries, where somebody knows it: the last ones may have no points. 0 where nobody said.
+  int64_t batch_size() const { return batch_size_; }
+  void set_batch_size(int64_t entries);
+
   struct Inserted {
     CoordinateMapKey key;
     at::Tensor unique, inverse;  ///< as of CoordinateMap::insert
   };
   /// Adds coordinates under (tensor_stride, id), or (tensor_stride, id-1), ... where that is taken. Throws Error unless
-  /// all are multiples of the tensor stride.
+  /// all are multiples of the tensor stride. A stride of 0 holds on an axis where all are 0.
   Inserted insert(const at::Tensor& coordinates, AxisValues tensor_stride, const std::string& id = "");
   CoordinateMapKey insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id = "");
 
@@ -104,6 +109,7 @@ class CoordinateManager {
   CoordinateMapKey out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry);
 
   int64_t dimension_;
+  std::atomic<int64_t> batch_size_{0};
   mutable std::mutex mutex_;
   std::map<CoordinateMapKey, CoordinateMapPtr> maps_;
   std::map<std::pair<CoordinateMapKey, AxisValues>, CoordinateMapKey> strided_;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
-
 #include "lockstep/sparse/output_coordinates.h"
 #include "lockstep/sparse/sparse_tensor.h"
 
@@ -47,22 +45,11 @@ at::Tensor keyed_dropout(const at::Tensor& features, double probability, bool tr
 SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            double epsilon = 1e-5);
 
-/// Adds up statistics over replicas: given [3, C] (count, mean, sum of squared deviations), or [2, C] sums, of this
-/// replica, it returns those of all. What synchronised batch norm of the parallel layer hooks in.
-using MergeStatistics = std::function<at::Tensor(const at::Tensor&)>;
-
-struct BatchNormMerge {
-  MergeStatistics moments, sums;  ///< both or none
-};
-
 /// Batch norm of features [N, C] over rows. In training it uses the batch's statistics and moves the running ones
 /// (which may be undefined) towards them by `momentum`. The same bits for any number of threads, unlike torch's. N = 0
 /// is legal and leaves the running statistics alone.
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, bool training, double momentum,
-                      double epsilon, const BatchNormMerge& merge = {});
-
-/// The two merges of moments: of rows [3, C] each, in order as a balanced tree.
-at::Tensor merge_moments(const std::vector<at::Tensor>& moments);
+                      double epsilon);
 
 }  // namespace lockstep::sparse

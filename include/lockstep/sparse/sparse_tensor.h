@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/device.h"
 #include "lockstep/sparse/coordinate_manager.h"
 
 namespace lockstep::sparse {
@@ -68,12 +69,14 @@ class SparseTensor {
 
   /// The batch indices that occur, ascending.
   std::vector<int64_t> batch_indices() const;
+  /// The number of batch entries: up to the largest index that occurs, or as many as the manager was told.
+  int64_t batch_size() const;
   /// Rows of one batch index, ascending: int64 [n]. Empty for an index that does not occur.
   at::Tensor rows_at(int64_t batch) const;
   at::Tensor features_at(int64_t batch) const { return features_.index_select(0, rows_at(batch)); }
   /// int32 [n, D], without the batch index.
   at::Tensor coordinates_at(int64_t batch) const;
-  /// One part for each batch index from 0 to the largest one; a part may be empty.
+  /// One part for each of batch_size() batch indices; a part may be empty.
   std::vector<at::Tensor> decomposed_features() const;
   std::vector<at::Tensor> decomposed_coordinates() const;
 
@@ -139,5 +142,16 @@ SparseTensor prune(const SparseTensor& x, const at::Tensor& keep);
 
 /// A dense tensor [batches, C, extents...] as a sparse one: points where some channel is not zero, or all points.
 SparseTensor to_sparse(const at::Tensor& dense, bool remove_zeros = true, CoordinateManagerPtr manager = nullptr);
+
+/// How parallel::scatter and gather take sparse tensors: by batch entries, in runs whose lengths differ by at most one,
+/// the longer ones first; some may have no points. Each share counts its entries from 0 and has a manager of its own.
+/// Differentiable. gather is the inverse; its parts must have one tensor stride and number of channels. `dim` is 0.
+std::vector<SparseTensor> lockstep_scatter(const SparseTensor& x, const std::vector<Device>& devices, int64_t dim);
+SparseTensor lockstep_gather(const std::vector<SparseTensor>& parts, const Device& device, int64_t dim);
+inline at::Device lockstep_device(const SparseTensor& x) {
+  return x.features().device();
+}
+/// A tensor with one row for each point of x, labels say, cut as x is. It is not differentiated.
+std::vector<at::Tensor> scatter_rows(const at::Tensor& rows, const SparseTensor& x, const std::vector<Device>& devices);
 
 }  // namespace lockstep::sparse

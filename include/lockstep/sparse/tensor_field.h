@@ -41,6 +41,13 @@ class TensorField {
   CoordinateManagerPtr manager_;
 };
 
+/// As for sparse tensors: by batch entries.
+std::vector<TensorField> lockstep_scatter(const TensorField& x, const std::vector<Device>& devices, int64_t dim);
+TensorField lockstep_gather(const std::vector<TensorField>& parts, const Device& device, int64_t dim);
+inline at::Device lockstep_device(const TensorField& x) {
+  return x.features().device();
+}
+
 /// Joins point clouds into one table with batch indices: each [n_i, D] of one type becomes rows of [N, 1 + D].
 at::Tensor batched_coordinates(const std::vector<at::Tensor>& coordinates);
 

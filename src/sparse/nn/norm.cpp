@@ -31,8 +31,12 @@ void BatchNormImpl::reset() {
 
 at::Tensor BatchNormImpl::on_features(const at::Tensor& features) {
   if (is_training() && bn_->num_batches_tracked.defined()) bn_->num_batches_tracked.add_(1);
-  return batch_norm(features, bn_->weight, bn_->bias, bn_->running_mean, bn_->running_var,
-                    is_training() || !options_.track_running_stats, options_.momentum, options_.eps, merge_);
+  const bool training = is_training() || !options_.track_running_stats;
+  if (training && training_function())
+    return training_function()(features, bn_->weight, bn_->bias, bn_->running_mean, bn_->running_var, options_.momentum,
+                               options_.eps);
+  return batch_norm(features, bn_->weight, bn_->bias, bn_->running_mean, bn_->running_var, training, options_.momentum,
+                    options_.eps);
 }
 
 void InstanceNormImpl::reset() {

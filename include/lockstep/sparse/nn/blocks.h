@@ -81,7 +81,8 @@ class BlockOfKind : public torch::nn::ModuleHolder<ResidualBlockImpl> {
  public:
   using Impl = ResidualBlockImpl;
   BlockOfKind(std::nullptr_t) : ModuleHolder(nullptr) {}  // NOLINT(google-explicit-constructor)
-  explicit BlockOfKind(std::shared_ptr<ResidualBlockImpl> module) : ModuleHolder(std::move(module)) {}
+  BlockOfKind(std::shared_ptr<ResidualBlockImpl> module)  // NOLINT(google-explicit-constructor)
+      : ModuleHolder(std::move(module)) {}
   explicit BlockOfKind(const BlockOptions& options)
       : ModuleHolder(std::make_shared<ResidualBlockImpl>(kKind, options)) {}
 };

@@ -77,7 +77,8 @@ class ConvolutionOfKind : public torch::nn::ModuleHolder<ConvolutionImpl> {
  public:
   using Impl = ConvolutionImpl;
   ConvolutionOfKind(std::nullptr_t) : ModuleHolder(nullptr) {}  // NOLINT(google-explicit-constructor)
-  explicit ConvolutionOfKind(std::shared_ptr<ConvolutionImpl> module) : ModuleHolder(std::move(module)) {}
+  ConvolutionOfKind(std::shared_ptr<ConvolutionImpl> module)    // NOLINT(google-explicit-constructor)
+      : ModuleHolder(std::move(module)) {}
   explicit ConvolutionOfKind(ConvolutionOptions options)
       : ModuleHolder(std::make_shared<ConvolutionImpl>(std::move(options), kKind)) {}
 };

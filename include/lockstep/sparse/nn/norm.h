@@ -4,6 +4,7 @@
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
+#include "lockstep/core/batch_norm_hook.h"
 #include "lockstep/sparse/functional.h"
 
 namespace lockstep::sparse::nn {
@@ -25,9 +26,9 @@ struct BatchNormStateImpl : torch::nn::Cloneable<BatchNormStateImpl> {
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 
-/// Batch norm over all points of a batch; parameters lie under `bn.`. With a merge it is synchronised: statistics are
+/// Batch norm over all points of a batch; parameters lie under `bn.`. parallel::convert_sync_batchnorm makes statistics
 /// those of all replicas. Like torch's, it uses batch statistics in evaluation too where it tracks none.
-class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
+class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl>, public BatchNormHook {
  public:
   explicit BatchNormImpl(BatchNormOptions options);
   explicit BatchNormImpl(int64_t num_features) : BatchNormImpl(BatchNormOptions{num_features}) {}
@@ -35,14 +36,11 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
   SparseTensor forward(const SparseTensor& x) { return x.with_features(on_features(x.features())); }
   at::Tensor on_features(const at::Tensor& features);
 
-  /// Makes it synchronised; an empty merge undoes that.
-  void set_merge(BatchNormMerge merge) { merge_ = std::move(merge); }
   BatchNormStateImpl& state() { return *bn_; }
 
  private:
   BatchNormOptions options_;
   std::shared_ptr<BatchNormStateImpl> bn_;
-  BatchNormMerge merge_;
 };
 TORCH_MODULE(BatchNorm);
 

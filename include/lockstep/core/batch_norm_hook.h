@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <utility>
+
+namespace lockstep {
+
+/// What a batch norm computes in training: from x [N, C, ...], weight, bias, running mean and variance (each [C] or
+/// undefined), momentum and epsilon; it moves the running statistics.
+using BatchNormFunction = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight,
+                                                   const at::Tensor& bias, const at::Tensor& running_mean,
+                                                   const at::Tensor& running_var, double momentum, double epsilon)>;
+
+/// A base of batch norm modules that are not torch's (those of sparse networks): convert_sync_batchnorm finds them by
+/// it and gives them a function that looks at all replicas. Copies of a module keep it.
+class BatchNormHook {
+ public:
+  virtual ~BatchNormHook() = default;
+
+  /// Sets what the layer calls in training instead of its own batch norm; an empty function undoes that. Const, as
+  /// converting a network is: it changes how the layer finds its statistics, and nothing that it holds.
+  void set_training_function(BatchNormFunction function) const { function_ = std::move(function); }
+
+ protected:
+  BatchNormHook() = default;
+  BatchNormHook(const BatchNormHook&) = default;
+  BatchNormHook& operator=(const BatchNormHook&) = default;
+
+  const BatchNormFunction& training_function() const { return function_; }
+
+ private:
+  mutable BatchNormFunction function_;
+};
+
+}  // namespace lockstep
