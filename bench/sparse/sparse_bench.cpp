@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/cpu_level.h"
+#include "lockstep/core/memory.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
 #include "sparse/operations.h"
@@ -164,19 +165,26 @@ void time_convolutions(const KernelMapPtr& map, double peak, Json& out) {
 int main(int argc, char** argv) {
   std::string file;
   std::vector<int64_t> sizes = {20000, 50000, 100000};
+  std::vector<int> threads_used = {1, 2};
+  bool maps_only = false;
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--json") && i + 1 < argc) {
       file = argv[++i];
     } else if (!std::strcmp(argv[i], "--voxels") && i + 1 < argc) {
       sizes = {std::stoll(argv[++i])};
+    } else if (!std::strcmp(argv[i], "--maps")) {
+      maps_only = true;
+    } else if (!std::strcmp(argv[i], "--threads") && i + 1 < argc) {
+      threads_used = {std::stoi(argv[++i])};
     } else {
-      std::fprintf(stderr, "usage: sparse_bench [--json FILE] [--voxels N]\n");
+      std::fprintf(stderr, "usage: sparse_bench [--json FILE] [--voxels N] [--threads N] [--maps]\n");
       return 2;
     }
   }
+  tune_allocator();  // as training programs do: freed memory is used again
   Json all;
   all["cpu_level"] = to_string(cpu_level());
-  for (const int threads : {1, 2}) {
+  for (const int threads : threads_used) {
     at::set_num_threads(threads);
     const double peak = sgemm_peak();
     std::printf("%d thread%s, sgemm peak %.1f GFLOP/s, %s\n", threads, threads > 1 ? "s" : "", peak,
@@ -187,7 +195,7 @@ int main(int argc, char** argv) {
       std::printf("  room of about %ld voxels\n", size);
       Json& room = out["rooms"][std::to_string(size)];
       const Maps maps = time_maps(bench::make_room(size, 1, false), bench::make_room(size, 1, true), room["maps"]);
-      if (size == sizes.back()) time_convolutions(maps.kernel, peak, room["convolution"]);
+      if (size == sizes.back() && !maps_only) time_convolutions(maps.kernel, peak, room["convolution"]);
     }
   }
   if (!file.empty()) std::ofstream(file) << all.dump(2) << "\n";

@@ -13,12 +13,17 @@
 
 namespace lockstep::sparse {
 
-/// The lists of both directions. `source` of an offset is the list that it shows, exchanged or as it is.
+namespace {
+
+/// The list that an offset shows, as it is or with its sides exchanged.
+struct View {
+  size_t list;
+  bool exchanged;
+};
+
+}  // namespace
+
 struct KernelMap::Body {
-  struct View {
-    size_t list;
-    bool exchanged;
-  };
   std::vector<PairList> lists;
   std::vector<View> views;
   Side sides[2];
@@ -26,34 +31,43 @@ struct KernelMap::Body {
 
 namespace {
 
-/// lists[k] == k: to be searched. Else the list that offset k mirrors.
-std::vector<size_t> find_mirrors(std::span<const int64_t> offsets, int64_t axes, bool onto_itself) {
+/// Which list each offset shows, by the number of the offset that it was searched for. Equal offsets share one. Of two
+/// that mirror each other the one that leads backwards in the order of keys is searched: those beside it along the last
+/// axis are too, and share its walk.
+std::vector<View> share_lists(std::span<const int64_t> offsets, int64_t axes, bool onto_itself) {
   const size_t volume = offsets.size() / axes;
-  std::vector<size_t> source(volume);
-  std::iota(source.begin(), source.end(), 0);
-  if (!onto_itself) return source;
+  const auto offset_of = [&](size_t k) {
+    return std::vector<int64_t>(offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes);
+  };
   std::map<std::vector<int64_t>, size_t> first;
+  for (size_t k = 0; k < volume; ++k) first.emplace(offset_of(k), k);
+  std::vector<View> views;
   for (size_t k = 0; k < volume; ++k) {
-    std::vector<int64_t> offset(offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes), negated;
+    const std::vector<int64_t> offset = offset_of(k);
+    std::vector<int64_t> negated;
     for (const int64_t value : offset) negated.push_back(-value);
-    if (const auto found = first.find(negated); found != first.end()) source[k] = found->second;
-    first.emplace(std::move(offset), k);
+    const auto mirror = first.find(negated);
+    const bool mirrors = onto_itself && mirror != first.end() && negated < offset;
+    views.push_back({mirrors ? mirror->second : first.at(offset), mirrors});
   }
-  return source;
+  return views;
 }
 
-/// Bounds of the tiles in one ascending list. At most kTileRows pairs lie in a tile, so each bound is near the last.
+/// Bounds of the tiles in one ascending list. At most kTileRows pairs lie in a tile, so the bound is found by counting
+/// among the next ones: vectors of comparisons are faster than the unpredictable branches of a search.
 void cut_tiles(const int32_t* positions, int64_t count, int64_t tiles, int64_t* bounds) {
   constexpr int64_t kRows = KernelMap::kTileRows;
   bounds[0] = 0;
-  for (int64_t tile = 1; tile <= tiles; ++tile) {
+  for (int64_t tile = 1; tile < tiles; ++tile) {
     const int32_t* from = positions + bounds[tile - 1];
-    const int32_t* end = positions + std::min(bounds[tile - 1] + kRows, count);
-    // The last bound exceeds int32 where sizes come close to it.
-    bounds[tile] =
-        std::lower_bound(from, end, tile * kRows, [](int32_t position, int64_t bound) { return position < bound; }) -
-        positions;
+    const int64_t near = std::min(kRows, count - bounds[tile - 1]);
+    const int32_t bound = static_cast<int32_t>(tile * kRows);
+    int32_t below = 0;
+    for (int64_t i = 0; i < near; ++i) below += from[i] < bound;
+    bounds[tile] = bounds[tile - 1] + below;
   }
+  // The last bound itself may exceed int32.
+  bounds[tiles] = count;
 }
 
 }  // namespace
@@ -65,9 +79,10 @@ KernelMapPtr KernelMap::build(CoordinateMapPtr in, CoordinateMapPtr out, std::sp
   require(!offsets.empty() && offsets.size() % axes == 0, "KernelMap::build", "there are ", offsets.size(),
           " offset values, expected a multiple of ", axes);
   auto body = std::make_shared<Body>();
-  const std::vector<size_t> source = find_mirrors(offsets, axes, in == out);
-  for (size_t k = 0; k < source.size(); ++k) body->views.push_back({source[k], source[k] != k});
-  body->lists = search_pairs(*in, *out, offsets, source);
+  body->views = share_lists(offsets, axes, in == out);
+  std::vector<bool> wanted(body->views.size(), false);
+  for (const View& view : body->views) wanted[view.list] = true;
+  body->lists = search_pairs(*in, *out, offsets, wanted);
   const CoordinateMapPtr maps[] = {std::move(in), std::move(out)};
   for (int which : {0, 1}) {
     body->sides[which].size = maps[which]->size();
@@ -102,7 +117,7 @@ int64_t KernelMap::pair_count() const {
 }
 
 KernelMap::Pairs KernelMap::pairs(int64_t offset) const {
-  const Body::View view = body_->views[offset];
+  const View view = body_->views[offset];
   const PairList& list = body_->lists[view.list];
   Pairs pairs{list.in(), list.out(), list.count()};
   if (view.exchanged != exchanged_) std::swap(pairs.in, pairs.out);

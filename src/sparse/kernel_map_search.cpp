@@ -17,9 +17,13 @@
 namespace lockstep::sparse {
 namespace {
 
-struct Group {
-  std::vector<size_t> offsets;  // which ones, ascending along the last axis
-};
+constexpr size_t kMostWidth = 3;   // offsets of a group
+constexpr size_t kMostGroups = 4;  // groups of a bundle
+
+/// Offsets that differ in the last axis alone, ascending along it.
+using Group = std::vector<size_t>;
+/// Groups of one size that are walked together.
+using Bundle = std::vector<Group>;
 
 /// An offset of zero from a map onto itself needs no search; one longer than the box finds nothing.
 enum class Kind { none, identity, search };
@@ -33,6 +37,10 @@ Kind kind_of(std::span<const int64_t> offset, const KeyLayout& layout, bool onto
 /// that double, so that a few outputs among many inputs cost little. The sentinel at the end stops it.
 template <class Key>
 inline const Key* advance(const Key* at, const Key* last, Key bound) {
+  at += *at < bound;
+  at += *at < bound;
+  if (*at >= bound) [[likely]]
+    return at;
   for (int step = 0; step < 16; ++step, ++at)
     if (*at >= bound) return at;
   int64_t stride = 16;
@@ -50,30 +58,37 @@ struct Sink {
   int64_t count = 0;
 };
 
-/// Pairs of outputs [begin, end) at up to kWidth offsets of one group. Every candidate is written and kept only when
-/// it matches: no branch depends on the data but the walk itself.
-template <int kWidth, class Key>
+/// Pairs of outputs [begin, end) at the kWidth offsets of each of kGroups groups: `shifts` and `sinks` of one group
+/// after the other. Every candidate is written and kept only when it matches: no branch depends on the data but the
+/// walk itself. Walks are waits for loads, so several at once take little longer than one.
+template <int kGroups, int kWidth, class Key>
 void walk(const std::vector<Key>& in_keys, const std::vector<Key>& out_keys, int64_t begin, int64_t end,
           const Key* shifts, Sink* sinks) {
   const Key* first = in_keys.data();
   const Key* last = first + in_keys.size() - 1;
-  const Key* at = std::lower_bound(first, last, static_cast<Key>(out_keys[begin] + shifts[0]));
-  int64_t count[kWidth] = {};
+  const Key* at[kGroups];
+  int64_t count[kGroups * kWidth] = {};
+  for (int g = 0; g < kGroups; ++g)
+    at[g] = std::lower_bound(first, last, static_cast<Key>(out_keys[begin] + shifts[g * kWidth]));
   for (int64_t i = begin; i < end; ++i) {
-    at = advance(at, last, static_cast<Key>(out_keys[i] + shifts[0]));
-    const Key* candidate = at;
-    for (int m = 0; m < kWidth; ++m) {
-      const Key wanted = out_keys[i] + shifts[m];
-      if (m > 0) {
-        candidate += *candidate < wanted;
-        while (*candidate < wanted) [[unlikely]]++ candidate;
+    const Key key = out_keys[i];
+    for (int g = 0; g < kGroups; ++g) {
+      at[g] = advance(at[g], last, static_cast<Key>(key + shifts[g * kWidth]));
+      const Key* candidate = at[g];
+      for (int m = 0; m < kWidth; ++m) {
+        const int n = g * kWidth + m;
+        const Key wanted = key + shifts[n];
+        if (m > 0) {
+          candidate += *candidate < wanted;
+          while (*candidate < wanted) [[unlikely]]++ candidate;
+        }
+        sinks[n].in[count[n]] = static_cast<int32_t>(candidate - first);
+        sinks[n].out[count[n]] = static_cast<int32_t>(i);
+        count[n] += *candidate == wanted;
       }
-      sinks[m].in[count[m]] = static_cast<int32_t>(candidate - first);
-      sinks[m].out[count[m]] = static_cast<int32_t>(i);
-      count[m] += *candidate == wanted;
     }
   }
-  for (int m = 0; m < kWidth; ++m) sinks[m].count = count[m];
+  for (int n = 0; n < kGroups * kWidth; ++n) sinks[n].count = count[n];
 }
 
 template <class Key>
@@ -82,23 +97,24 @@ class Search {
   Search(const SortedKeys& in, const SortedKeys& out, int64_t axes, std::span<const int64_t> offsets)
       : in_(in), out_(out), axes_(axes), offsets_(offsets) {}
 
-  /// Groups are cut into ranges of outputs where there are threads to share them; the result does not depend on it.
-  void run(const std::vector<Group>& groups, std::vector<PairList>& lists) {
+  /// Bundles are cut into ranges of outputs where there are threads to share them; the result does not depend on it.
+  void run(const std::vector<Bundle>& bundles, std::vector<PairList>& lists) {
     const int64_t outputs = static_cast<int64_t>(out_.get<Key>().size()) - 1;
-    if (outputs == 0 || groups.empty()) return;
+    if (outputs == 0 || bundles.empty()) return;
     const int64_t threads = at::get_num_threads();
-    const int64_t ranges = threads == 1 ? 1 : std::clamp<int64_t>(outputs / 8192, 1, 2 * threads);
+    const int64_t ranges = threads == 1 ? 1 : std::clamp<int64_t>(outputs / 8192, 1, 4 * threads);
     std::vector<std::vector<PairList>> pieces(lists.size());
-    for (const Group& group : groups)
-      for (const size_t k : group.offsets) pieces[k].resize(ranges);
-    const int64_t tasks = static_cast<int64_t>(groups.size()) * ranges;
+    for (const Bundle& bundle : bundles)
+      for (const Group& group : bundle)
+        for (const size_t k : group) pieces[k].resize(ranges);
+    const int64_t tasks = static_cast<int64_t>(bundles.size()) * ranges;
     at::parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
       const int64_t most = (outputs + ranges - 1) / ranges + 1;
-      const std::unique_ptr<int32_t[]> scratch(new int32_t[2 * kMostWidth * most]);
+      const std::unique_ptr<int32_t[]> scratch(new int32_t[2 * kMostGroups * kMostWidth * most]);
       for (int64_t task = begin; task < end; ++task) {
         const int64_t range = task % ranges;
-        search_group(groups[task / ranges], outputs * range / ranges, outputs * (range + 1) / ranges, most,
-                     scratch.get(), range, pieces);
+        search_bundle(bundles[task / ranges], outputs * range / ranges, outputs * (range + 1) / ranges, most,
+                      scratch.get(), range, pieces);
       }
     });
     at::parallel_for(0, static_cast<int64_t>(lists.size()), 1, [&](int64_t begin, int64_t end) {
@@ -108,27 +124,39 @@ class Search {
   }
 
  private:
-  static constexpr int kMostWidth = 3;
+  using Walk = void (*)(const std::vector<Key>&, const std::vector<Key>&, int64_t, int64_t, const Key*, Sink*);
 
-  void search_group(const Group& group, int64_t begin, int64_t end, int64_t most, int32_t* scratch, int64_t range,
-                    std::vector<std::vector<PairList>>& pieces) {
-    for (size_t from = 0; from < group.offsets.size(); from += kMostWidth) {
-      const int width = static_cast<int>(std::min<size_t>(kMostWidth, group.offsets.size() - from));
-      Key shifts[kMostWidth];
-      Sink sinks[kMostWidth];
-      for (int m = 0; m < width; ++m) {
-        shifts[m] = in_.layout.template shift<Key>(offsets_.subspan(group.offsets[from + m] * axes_, axes_));
-        sinks[m] = {scratch + 2 * m * most, scratch + (2 * m + 1) * most};
+  static Walk walk_of(size_t groups, size_t width) {
+    static constexpr Walk walks[kMostGroups][kMostWidth] = {
+        {walk<1, 1, Key>, walk<1, 2, Key>, walk<1, 3, Key>},
+        {walk<2, 1, Key>, walk<2, 2, Key>, walk<2, 3, Key>},
+        {walk<3, 1, Key>, walk<3, 2, Key>, walk<3, 3, Key>},
+        {walk<4, 1, Key>, walk<4, 2, Key>, walk<4, 3, Key>},
+    };
+    return walks[groups - 1][width - 1];
+  }
+
+  void search_bundle(const Bundle& bundle, int64_t begin, int64_t end, int64_t most, int32_t* scratch, int64_t range,
+                     std::vector<std::vector<PairList>>& pieces) {
+    Key shifts[kMostGroups * kMostWidth];
+    Sink sinks[kMostGroups * kMostWidth];
+    size_t count = 0;
+    for (const Group& group : bundle)
+      for (const size_t k : group) {
+        shifts[count] = in_.layout.template shift<Key>(offsets_.subspan(k * axes_, axes_));
+        sinks[count] = {scratch + 2 * count * most, scratch + (2 * count + 1) * most};
+        ++count;
       }
-      const auto walk_width = width == 1 ? walk<1, Key> : width == 2 ? walk<2, Key> : walk<3, Key>;
-      walk_width(in_.get<Key>(), out_.get<Key>(), begin, end, shifts, sinks);
-      for (int m = 0; m < width; ++m) {
-        PairList list(sinks[m].count);
-        std::copy_n(sinks[m].in, sinks[m].count, list.in());
-        std::copy_n(sinks[m].out, sinks[m].count, list.out());
-        pieces[group.offsets[from + m]][range] = std::move(list);
+    walk_of(bundle.size(), bundle[0].size())(in_.get<Key>(), out_.get<Key>(), begin, end, shifts, sinks);
+    const Sink* sink = sinks;
+    for (const Group& group : bundle)
+      for (const size_t k : group) {
+        PairList list(sink->count);
+        std::copy_n(sink->in, sink->count, list.in());
+        std::copy_n(sink->out, sink->count, list.out());
+        pieces[k][range] = std::move(list);
+        ++sink;
       }
-    }
   }
 
   static PairList join(std::vector<PairList>& pieces) {
@@ -150,17 +178,24 @@ class Search {
   std::span<const int64_t> offsets_;
 };
 
-std::vector<Group> make_groups(std::span<const int64_t> offsets, int64_t axes, std::span<const size_t> searched) {
+std::vector<Bundle> make_bundles(std::span<const int64_t> offsets, int64_t axes, std::span<const size_t> searched) {
   std::map<std::vector<int64_t>, Group> by_lead;
   for (const size_t k : searched)
-    by_lead[{offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes - 1}].offsets.push_back(k);
-  std::vector<Group> groups;
-  for (auto& [lead, group] : by_lead) {
-    std::stable_sort(group.offsets.begin(), group.offsets.end(),
+    by_lead[{offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes - 1}].push_back(k);
+  std::vector<Bundle> by_size[kMostWidth + 1];
+  for (auto& [lead, all] : by_lead) {
+    std::stable_sort(all.begin(), all.end(),
                      [&](size_t a, size_t b) { return offsets[(a + 1) * axes - 1] < offsets[(b + 1) * axes - 1]; });
-    groups.push_back(std::move(group));
+    for (size_t from = 0; from < all.size(); from += kMostWidth) {
+      Group group(all.begin() + from, all.begin() + std::min(from + kMostWidth, all.size()));
+      std::vector<Bundle>& bundles = by_size[group.size()];
+      if (bundles.empty() || bundles.back().size() == kMostGroups) bundles.emplace_back();
+      bundles.back().push_back(std::move(group));
+    }
   }
-  return groups;
+  std::vector<Bundle> bundles;
+  for (auto& of_size : by_size) std::move(of_size.begin(), of_size.end(), std::back_inserter(bundles));
+  return bundles;
 }
 
 }  // namespace
@@ -175,9 +210,9 @@ PairList PairList::identity(int64_t count) {
 }
 
 std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap& out, std::span<const int64_t> offsets,
-                                   std::span<const size_t> source) {
+                                   const std::vector<bool>& wanted) {
   const int64_t axes = in.dimension();
-  std::vector<PairList> lists(source.size());
+  std::vector<PairList> lists(wanted.size());
   // Both sides in one layout. Maps derived from each other have the same one; others are repacked.
   KeyLayout layout = in.keys().layout;
   if (!(layout == out.keys().layout)) {
@@ -193,17 +228,17 @@ std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap&
   const SortedKeys& out_keys = in_layout(out, out_copy);
 
   std::vector<size_t> searched;
-  for (size_t k = 0; k < source.size(); ++k) {
-    if (source[k] != k) continue;
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if (!wanted[k]) continue;
     const Kind kind = kind_of(offsets.subspan(k * axes, axes), layout, &in == &out);
     if (kind == Kind::identity) lists[k] = PairList::identity(in.size());
     if (kind == Kind::search) searched.push_back(k);
   }
-  const std::vector<Group> groups = make_groups(offsets, axes, searched);
+  const std::vector<Bundle> bundles = make_bundles(offsets, axes, searched);
   if (layout.wide())
-    Search<Key128>(in_keys, out_keys, axes, offsets).run(groups, lists);
+    Search<Key128>(in_keys, out_keys, axes, offsets).run(bundles, lists);
   else
-    Search<uint64_t>(in_keys, out_keys, axes, offsets).run(groups, lists);
+    Search<uint64_t>(in_keys, out_keys, axes, offsets).run(bundles, lists);
   return lists;
 }
 

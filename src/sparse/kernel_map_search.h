@@ -29,8 +29,8 @@ class PairList {
   bool one_array_ = false;
 };
 
-/// The pairs with in = out + offset for each offset k with source[k] == k; the other lists stay empty.
+/// The pairs with in = out + offset for each offset k with wanted[k]; the other lists stay empty.
 std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap& out, std::span<const int64_t> offsets,
-                                   std::span<const size_t> source);
+                                   const std::vector<bool>& wanted);
 
 }  // namespace lockstep::sparse

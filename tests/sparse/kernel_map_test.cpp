@@ -181,6 +181,28 @@ TEST(KernelMap, ListsItsRowsForPooling) {
               expected[row]);
 }
 
+TEST(KernelMap, SharesTheListsOfEqualAndMirroredOffsets) {
+  const auto map = CoordinateMap::insert(random_cloud(300, 2, -9, 9, 2, 8)).map;
+  const std::vector<int64_t> offsets = {1, 0, 0, 0, 1, 0, -1, 0, 0, 2, 0, 0, -1, 0};
+  expect_right(map, map, offsets);
+  expect_right(map, map->strided(AxisValues{2, 2}), offsets);
+  const KernelMapPtr kernel = KernelMap::build(map, map, offsets);
+  EXPECT_EQ(kernel->pairs(0).in, kernel->pairs(2).in);
+  EXPECT_EQ(kernel->pairs(0).in, kernel->pairs(3).out);
+}
+
+TEST(KernelMap, CountsMoreThanTwoToThe31Pairs) {
+  // A kernel that looks at its own place 2^11 + 1 times, over 2^20 points: equal offsets share one list.
+  constexpr int64_t points = int64_t{1} << 20, volume = (int64_t{1} << 11) + 1;
+  std::vector<int32_t> rows(2 * points, 0);
+  for (int64_t i = 0; i < points; ++i) rows[2 * i + 1] = static_cast<int32_t>(i);
+  const auto map = CoordinateMap::insert(at::from_blob(rows.data(), {points, 2}, at::kInt)).map;
+  const KernelMapPtr kernel = KernelMap::build(map, map, std::vector<int64_t>(volume, 0));
+  EXPECT_EQ(kernel->pair_count(), points * volume);
+  EXPECT_GT(kernel->pair_count(), int64_t{1} << 31);
+  EXPECT_LT(kernel->bytes(), int64_t{1} << 26);
+}
+
 TEST(KernelMap, RefusesMapsOfDifferentDimension) {
   const auto a = CoordinateMap::insert(at::zeros({1, 3}, at::kInt)).map;
   const auto b = CoordinateMap::insert(at::zeros({1, 4}, at::kInt)).map;
