@@ -168,6 +168,9 @@ AxisValues CoordinateManager::out_stride(const CoordinateMapKey& in, const Layer
   const char* name = "CoordinateManager::out_key";
   require(static_cast<int64_t>(geometry.stride.size()) == dimension_ && geometry.region.dimension() == dimension_, name,
           "the layer is ", geometry.to_string(), ", expected one of ", dimension_, " axes");
+  for (const int64_t value : geometry.stride)
+    require(value >= 1 && value < int64_t{1} << 31, name, "the layer's stride is ", sparse::to_string(geometry.stride),
+            ", expected values from 1 to 2^31 - 1");
   if (!geometry.transposed) return times(in.tensor_stride, geometry.stride);
   AxisValues out = in.tensor_stride;
   for (int64_t axis = 0; axis < dimension_; ++axis) {

@@ -214,6 +214,11 @@ CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
 CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::span<const int64_t> stride) const {
   const char* operation = "CoordinateMap::expanded";
   const int64_t columns = dimension() + 1, axes = dimension();
+  for (const int64_t value : stride)
+    require(value > 0, operation, "tensor stride is ", to_string(stride), ", expected positive values");
+  for (const int64_t value : offsets)
+    require(value <= int64_t{1} << 33 && value >= -(int64_t{1} << 33), operation, "an offset is ", value,
+            ", which leaves int32");
   Box box = *box_;
   if (!box.empty()) {
     for (int64_t axis = 0; axis < axes; ++axis) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/sparse/functional.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/rsqrt.h>
 
 #include "lockstep/core/error.h"

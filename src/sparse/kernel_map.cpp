@@ -78,6 +78,9 @@ KernelMapPtr KernelMap::build(CoordinateMapPtr in, CoordinateMapPtr out, std::sp
           " as the input has");
   require(!offsets.empty() && offsets.size() % axes == 0, "KernelMap::build", "there are ", offsets.size(),
           " offset values, expected a multiple of ", axes);
+  for (const int64_t value : offsets)
+    require(value <= int64_t{1} << 62 && value >= -(int64_t{1} << 62), "KernelMap::build", "an offset is ", value,
+            ", expected -2^62 to 2^62");
   auto body = std::make_shared<Body>();
   body->views = share_lists(offsets, axes, in == out);
   std::vector<bool> wanted(body->views.size(), false);

@@ -73,7 +73,8 @@ KernelRegion KernelRegion::with_offsets(std::vector<int64_t> offsets, AxisValues
   require(!offsets.empty() && offsets.size() % axes == 0, "KernelRegion", "there are ", offsets.size(),
           " offset values, expected ", axes, " for each offset, and one offset at least");
   for (const int64_t value : offsets)
-    require(std::abs(value) < int64_t{1} << 31, "KernelRegion", "an offset is ", value, ", expected one within int32");
+    require(value < int64_t{1} << 31 && value > -(int64_t{1} << 31), "KernelRegion", "an offset is ", value,
+            ", expected one within int32");
   return {RegionType::custom, {}, std::move(dilation), std::move(offsets)};
 }
 
@@ -93,9 +94,10 @@ std::vector<int64_t> KernelRegion::offsets(const AxisValues& tensor_stride) cons
   for (size_t i = 0; i < offsets.size(); ++i) {
     const size_t axis = i % dilation.size();
     require(!__builtin_mul_overflow(offsets[i], dilation[axis], &offsets[i]) &&
-                !__builtin_mul_overflow(offsets[i], tensor_stride[axis], &offsets[i]),
+                !__builtin_mul_overflow(offsets[i], tensor_stride[axis], &offsets[i]) &&
+                offsets[i] <= int64_t{1} << 62 && offsets[i] >= -(int64_t{1} << 62),
             "KernelRegion", "an offset times dilation ", dilation[axis], " and tensor stride ", tensor_stride[axis],
-            " leaves int64");
+            " leaves 2^62");
   }
   return offsets;
 }

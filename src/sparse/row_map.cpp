@@ -101,13 +101,11 @@ RowMapPtr RowMap::transposed() const {
   return transposed_;
 }
 
-at::Tensor RowMap::mean_weights(at::ScalarType type) const {
-  at::Tensor weights = at::empty({entry_count()}, at::kDouble);
-  double* out = weights.mutable_data_ptr<double>();
-  for (int64_t row = 0; row < out_size(); ++row)
-    for (int64_t place = bounds_[row]; place < bounds_[row + 1]; ++place)
-      out[entry(place)] = 1.0 / static_cast<double>(bounds_[row + 1] - bounds_[row]);
-  return weights.to(type);
+at::Tensor RowMap::row_lengths(at::ScalarType type) const {
+  at::Tensor lengths = at::empty({out_size()}, at::kDouble);
+  double* out = lengths.mutable_data_ptr<double>();
+  for (int64_t row = 0; row < out_size(); ++row) out[row] = static_cast<double>(bounds_[row + 1] - bounds_[row]);
+  return lengths.to(type);
 }
 
 }  // namespace lockstep::sparse

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/sparse/rows.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
 #include "lockstep/core/error.h"
@@ -16,10 +17,10 @@ at::Tensor sum_rows(const at::Tensor& x, const RowMapPtr& map) {
 
 at::Tensor mean_rows(const at::Tensor& x, const RowMapPtr& map) {
   check_features("mean_rows", x, map->in_size());
-  // Low precision keeps its weights in float32: 1/3 in bfloat16 would be off by 0.2 %.
+  // Low precision is divided in float32: its own sum could overflow.
   const bool low = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
   if (low) return mean_rows(x.to(at::kFloat), map).to(x.scalar_type());
-  return row_sum(x, map, map->mean_weights(x.scalar_type()));
+  return row_sum(x, map, std::nullopt) / map->row_lengths(x.scalar_type()).clamp_min_(1).unsqueeze(1);
 }
 
 at::Tensor max_rows(const at::Tensor& x, const RowMapPtr& map) {
@@ -48,8 +49,8 @@ at::Tensor put_rows(const at::Tensor& x, const at::Tensor& index, int64_t rows) 
 at::Tensor spmm(const at::Tensor& rows, const at::Tensor& columns, const at::Tensor& values, int64_t size,
                 const at::Tensor& x, bool average) {
   const RowMapPtr map = RowMap::from_entries(rows, columns, size, x.size(0));
-  if (!average) return weigh_rows(x, map, values);
-  return weigh_rows(x, map, values * map->mean_weights(x.scalar_type()));
+  const at::Tensor sum = weigh_rows(x, map, values);
+  return average ? sum / map->row_lengths(x.scalar_type()).clamp_min_(1).unsqueeze(1) : sum;
 }
 
 }  // namespace lockstep::sparse

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ATen.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/nonzero.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/nonzero.h>

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/sparse/sparse_tensor.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Formatting.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/floor_divide.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/rows.h"
@@ -188,10 +194,20 @@ std::pair<at::Tensor, at::Tensor> SparseTensor::dense(const std::optional<std::v
     if (minimum)
       require((*minimum)[axis] % step == 0, name, "minimum is ", sparse::to_string(*minimum),
               ", expected multiples of the tensor stride ", sparse::to_string(tensor_stride()));
+    if (minimum)
+      require(std::abs((*minimum)[axis] / 2) < int64_t{1} << 31, name, "minimum is ", sparse::to_string(*minimum),
+              ", expected values within int32");
     corner[axis] = minimum ? (*minimum)[axis] : size() == 0 ? 0 : box.low[axis + 1];
     extents.push_back(size() == 0 ? 0 : std::max<int64_t>(0, (box.high[axis + 1] - corner[axis]) / step + 1));
   }
   if (shape) extents = *shape;
+  // [batches, extents..., C] is a table of rows; the channels then move to the front.
+  std::vector<int64_t> last = extents, order = {0, axes + 1};
+  last.erase(last.begin() + 1);
+  int64_t cells = 1;
+  for (const int64_t extent : last)
+    require(extent >= 0 && !__builtin_mul_overflow(cells, extent, &cells) && cells < int64_t{1} << 31, name,
+            "the shape is ", sparse::to_string(extents), ", expected one of fewer than 2^31 cells");
   const at::Tensor rows = coordinates().to(at::kLong);
   at::Tensor flat = at::zeros({size()}, at::kLong);
   for (int64_t column = 0; column <= axes; ++column) {
@@ -205,11 +221,6 @@ std::pair<at::Tensor, at::Tensor> SparseTensor::dense(const std::optional<std::v
               " don't fit the shape ", sparse::to_string(extents));
     flat = flat * extent + value;
   }
-  // [batches, extents..., C] is a table of rows; the channels then move to the front.
-  int64_t cells = 1;
-  std::vector<int64_t> last = extents, order = {0, axes + 1};
-  last.erase(last.begin() + 1);
-  for (const int64_t extent : last) cells *= extent;
   last.push_back(channels());
   for (int64_t axis = 0; axis < axes; ++axis) order.push_back(axis + 1);
   const at::Tensor table = put_rows(features_, flat, cells);

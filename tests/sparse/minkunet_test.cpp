@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
+#include <array>
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <sstream>
 
-#include "lockstep/sparse/nn/convolution.h"
-#include "lockstep/sparse/nn/norm.h"
+#include "lockstep/sparse/nn/blocks.h"
 
 namespace lockstep::sparse {
 namespace {
@@ -24,36 +26,15 @@ SparseTensor relu(const SparseTensor& x) {
   return x.with_features(x.features().relu());
 }
 
-struct Block : torch::nn::Module {
-  Block(int64_t in, int64_t out) : conv1(options(in, out, 3)), norm1(out), conv2(options(out, out, 3)), norm2(out) {
-    register_module("conv1", conv1);
-    register_module("norm1", norm1);
-    register_module("conv2", conv2);
-    register_module("norm2", norm2);
-    if (in == out) return;
-    shortcut = nn::Convolution(options(in, out, 1));
-    shortcut_norm = nn::BatchNorm(out);
-    downsample = register_module("downsample", std::make_shared<torch::nn::Module>());
-    downsample->register_module("0", shortcut);
-    downsample->register_module("1", shortcut_norm);
-  }
-  SparseTensor forward(const SparseTensor& x) {
-    const SparseTensor y = norm2(conv2(relu(norm1(conv1(x)))));
-    return relu(y + (shortcut ? shortcut_norm(shortcut(x)) : x));
-  }
-  nn::Convolution conv1;
-  nn::BatchNorm norm1;
-  nn::Convolution conv2;
-  nn::BatchNorm norm2;
-  nn::Convolution shortcut{nullptr};
-  nn::BatchNorm shortcut_norm{nullptr};
-  std::shared_ptr<torch::nn::Module> downsample;
+/// Blocks of each level, down and up, and their channels.
+struct Shape {
+  std::array<int64_t, 8> layers, planes;
 };
+constexpr Shape k14A = {{1, 1, 1, 1, 1, 1, 1, 1}, {32, 64, 128, 256, 128, 128, 96, 96}};
+constexpr Shape k34C = {{2, 3, 4, 6, 2, 2, 2, 2}, {32, 64, 128, 256, 256, 128, 96, 96}};
 
-struct MinkUNet14A : torch::nn::Module {
-  static constexpr int64_t planes[] = {32, 64, 128, 256, 128, 128, 96, 96};
-
-  MinkUNet14A(int64_t in, int64_t classes) {
+struct MinkUNet : torch::nn::Module {
+  MinkUNet(const Shape& shape, int64_t in, int64_t classes) {
     int64_t width = 32;
     first = add("conv0p1s1", nn::Convolution(options(in, width, 5)));
     norms.push_back(add("bn0", nn::BatchNorm(width)));
@@ -63,16 +44,16 @@ struct MinkUNet14A : torch::nn::Module {
       down.push_back(
           add("conv" + n + "p" + std::to_string(1 << level) + "s2", nn::Convolution(options(width, width, 2, 2))));
       norms.push_back(add("bn" + n, nn::BatchNorm(width)));
-      add_block("block" + n, width, planes[level]);
-      width = planes[level];
+      add_blocks(level, width, shape);
+      width = shape.planes[level];
     }
     for (int64_t level = 0; level < 4; ++level) {
       const std::string n = std::to_string(level + 4);
-      const int64_t out = planes[level + 4];
+      const int64_t out = shape.planes[level + 4];
       up.push_back(add("convtr" + n + "p" + std::to_string(16 >> level) + "s2",
                        nn::ConvolutionTranspose(options(width, out, 2, 2))));
       norms.push_back(add("bntr" + n, nn::BatchNorm(out)));
-      add_block("block" + std::to_string(level + 5), out + skips[3 - level], out);
+      add_blocks(level + 4, out + skips[3 - level], shape);
       width = out;
     }
     last = add("final", nn::Convolution(options(width, classes, 1, 1, true)));
@@ -82,17 +63,27 @@ struct MinkUNet14A : torch::nn::Module {
     SparseTensor y = relu(norms[0](first(x)));
     for (int64_t level = 0; level < 4; ++level) {
       skips.push_back(y);
-      y = blocks[level]->forward(relu(norms[level + 1](down[level](y))));
+      y = run_blocks(level, relu(norms[level + 1](down[level](y))));
     }
     for (int64_t level = 0; level < 4; ++level)
-      y = blocks[level + 4]->forward(cat({relu(norms[level + 5](up[level](y))), skips[3 - level]}));
+      y = run_blocks(level + 4, cat({relu(norms[level + 5](up[level](y))), skips[3 - level]}));
     return last(y);
   }
 
  private:
-  void add_block(const std::string& name, int64_t in, int64_t out) {
-    blocks.push_back(std::make_shared<Block>(in, out));
-    register_module(name, std::make_shared<torch::nn::Module>())->register_module("0", blocks.back());
+  void add_blocks(int64_t level, int64_t in, const Shape& shape) {
+    const auto group = register_module("block" + std::to_string(level + 1), std::make_shared<torch::nn::Module>());
+    std::vector<nn::BasicBlock> row;
+    for (int64_t i = 0; i < shape.layers[level]; ++i) {
+      row.emplace_back(nn::BlockOptions{.in_channels = in, .planes = shape.planes[level]});
+      group->register_module(std::to_string(i), row.back());
+      in = shape.planes[level];
+    }
+    blocks.push_back(std::move(row));
+  }
+  SparseTensor run_blocks(int64_t level, SparseTensor x) {
+    for (nn::BasicBlock& block : blocks[level]) x = block(x);
+    return x;
   }
   template <class Holder>
   Holder add(const std::string& name, Holder module) {
@@ -103,10 +94,10 @@ struct MinkUNet14A : torch::nn::Module {
   std::vector<nn::Convolution> down;
   std::vector<nn::ConvolutionTranspose> up;
   std::vector<nn::BatchNorm> norms;
-  std::vector<std::shared_ptr<Block>> blocks;
+  std::vector<std::vector<nn::BasicBlock>> blocks;
 };
 
-void fill_by_formula(MinkUNet14A& net) {
+void fill_by_formula(MinkUNet& net) {
   const at::NoGradGuard no_grad;
   int64_t j = 0;
   for (auto& parameter : net.named_parameters()) {
@@ -138,7 +129,7 @@ std::map<std::string, at::Tensor> load_golden() {
 
 struct Pass {
   at::Tensor logits, loss;
-  MinkUNet14A net{3, 20};
+  MinkUNet net{k14A, 3, 20};
 };
 
 void run(Pass& pass, const std::map<std::string, at::Tensor>& golden, at::ScalarType type = at::kFloat) {
@@ -202,6 +193,24 @@ TEST(MinkUNet14A, GivesTheSameBitsForAnyNumberOfThreads) {
           << parameter.key() << " with " << threads << " threads";
   }
   at::set_num_threads(1);
+}
+
+TEST(MinkUNet34C, HasMinkowskiEnginesNamesAndShapes) {
+  std::set<std::string> expected, got;
+  std::ifstream file(LOCKSTEP_GOLDEN "/minkunet34c-state-dict.txt");
+  for (std::string line; std::getline(file, line);) expected.insert(line);
+  ASSERT_EQ(expected.size(), 374);
+  const MinkUNet net(k34C, 3, 20);
+  const auto add = [&](const auto& items) {
+    for (const auto& item : items) {
+      std::ostringstream line;
+      line << item.key() << " " << item.value().sizes();
+      got.insert(line.str());
+    }
+  };
+  add(net.named_parameters());
+  add(net.named_buffers());
+  EXPECT_EQ(got, expected);
 }
 
 }  // namespace

@@ -122,6 +122,13 @@ TEST(SparseTensor, BecomesDenseAndSparseAgain) {
       [&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).dense().first; }, {x.features()});
 }
 
+TEST(SparseTensor, RefusesDenseTensorsThatCannotBe) {
+  const SparseTensor x(at::zeros({2, 1}), to_tensor({{0, 0, 0, 0}, {0, 2000000000, 2000000000, 2000000000}}, 4));
+  EXPECT_THROW(x.dense(), Error);
+  EXPECT_THROW(x.dense(std::vector<int64_t>{1, 1, -1, 5, 5}), Error);
+  EXPECT_THROW(x.dense(std::nullopt, AxisValues{std::numeric_limits<int64_t>::min(), 0, 0}), Error);
+}
+
 TEST(SparseTensor, TakesItselfApartByBatch) {
   const SparseTensor x(at::arange(5.0).unsqueeze(1), to_tensor({{3, 1}, {0, 2}, {3, 4}, {1, 5}, {0, 6}}, 2));
   EXPECT_EQ(x.batch_indices(), (std::vector<int64_t>{0, 1, 3}));

@@ -38,8 +38,8 @@ class RowMap : public torch::CustomClassHolder {
   /// The other direction, with the same entry numbers. Made once.
   c10::intrusive_ptr<RowMap> transposed() const;
 
-  /// For each entry one over the length of its row: weights that turn sums into means.
-  at::Tensor mean_weights(at::ScalarType type) const;
+  /// The number of entries of each output row: what turns sums into means.
+  at::Tensor row_lengths(at::ScalarType type) const;
 
  private:
   RowMap() = default;

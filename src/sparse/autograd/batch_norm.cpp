@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/core/batch_statistics.h"
