@@ -213,7 +213,7 @@ KernelMapPtr CoordinateManager::kernel_map(const CoordinateMapKey& in, const Coo
     return known->second;
   }
   ++misses_;
-  KernelMapPtr made = KernelMap::build(find(in), find(out), region.offsets(in.tensor_stride));
+  KernelMapPtr made = KernelMap::deferred(find(in), find(out), region.offsets(in.tensor_stride));
   return kernel_maps_.emplace(std::move(key), std::move(made)).first->second;
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "lockstep/core/error.h"
+#include "sparse/cuda/coordinates.h"
 #include "sparse/keys.h"
 
 namespace lockstep::sparse {
@@ -23,8 +24,8 @@ void check_coordinates(const char* operation, const at::Tensor& coordinates) {
           coordinates.defined() ? coordinates.dim() : 0, " dimensions, expected 2: [N, 1 + D]");
   require(coordinates.scalar_type() == at::kInt, operation, "coordinates have dtype ",
           c10::toString(coordinates.scalar_type()), ", expected Int (int32)");
-  require(coordinates.device().is_cpu(), operation, "coordinates are on ", coordinates.device().str(),
-          ", expected cpu");
+  require(coordinates.is_cpu() || coordinates.is_cuda(), operation, "coordinates are on ", coordinates.device().str(),
+          ", expected cpu or cuda");
   require(coordinates.size(1) >= 2 && coordinates.size(1) <= 9, operation, "coordinates have ", coordinates.size(1),
           " columns, expected the batch index and 1 to 8 axes");
   require(coordinates.size(0) < std::numeric_limits<int32_t>::max(), operation, "there are ", coordinates.size(0),
@@ -113,6 +114,11 @@ std::string to_string(std::span<const int64_t> values) {
 CoordinateMap::Inserted CoordinateMap::insert(const at::Tensor& coordinates) {
   const char* operation = "CoordinateMap::insert";
   check_coordinates(operation, coordinates);
+  if (coordinates.is_cuda()) {
+    cuda::MadeMap made = cuda::insert(operation, coordinates);
+    CoordinateMapPtr map = from_device(coordinates.device(), made);
+    return {std::move(map), std::move(made.unique), std::move(made.inverse)};
+  }
   const int64_t rows = coordinates.size(0), columns = coordinates.size(1);
   at::Tensor given = coordinates.contiguous();
   const int32_t* source = given.const_data_ptr<int32_t>();
@@ -169,6 +175,18 @@ CoordinateMapPtr CoordinateMap::from_sorted(at::Tensor coordinates, Box box, std
   return map;
 }
 
+CoordinateMapPtr CoordinateMap::from_device(at::Device device, cuda::MadeMap& made) {
+  auto map = std::shared_ptr<CoordinateMap>(new CoordinateMap);
+  map->size_ = made.coordinates.size(0);
+  map->coordinates_ = std::move(made.coordinates);
+  map->order_ = std::move(made.order);
+  map->box_ = std::make_shared<Box>(std::move(made.box));
+  map->keys_ = std::make_shared<SortedKeys>(std::move(made.keys));
+  map->device_ = device;
+  cuda::keep_copy(*map, made);
+  return map;
+}
+
 CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
   const char* operation = "CoordinateMap::strided";
   const int64_t columns = dimension() + 1;
@@ -184,6 +202,11 @@ CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
       box.high[column] = floor_to(box.high[column], stride[column - 1]);
     }
   if (size_ > 0) require_int32(operation, box);
+  const KeyLayout layout = layout_for(operation, box, &keys_->layout);
+  if (device_ && size_ > 0) {
+    cuda::MadeMap made = cuda::strided(*this, stride, box, layout, *device_);
+    return from_device(*device_, made);
+  }
 
   std::vector<int32_t> rounded(size_ * columns);
   const int32_t* source = coordinates_.const_data_ptr<int32_t>();
@@ -206,7 +229,6 @@ CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
   for (int64_t position = 0; position < static_cast<int64_t>(sorted.rows.size()); ++position)
     if (sorted.is_first[position])
       target = std::copy_n(rounded.data() + sorted.rows[position] * columns, columns, target);
-  const KeyLayout layout = layout_for(operation, box, &keys_->layout);
   auto keys = std::make_shared<SortedKeys>(pack_sorted(layout, coordinates.const_data_ptr<int32_t>(), {}, unique));
   return from_sorted(std::move(coordinates), std::move(box), std::move(keys));
 }
@@ -281,7 +303,7 @@ CoordinateMapPtr CoordinateMap::pruned(const at::Tensor& keep) const {
   const char* operation = "CoordinateMap::pruned";
   require(keep.dim() == 1 && keep.size(0) == size_ && keep.scalar_type() == at::kBool, operation, "mask is ",
           c10::toString(keep.scalar_type()), " ", text(keep.sizes()), ", expected Bool [", size_, "]");
-  return insert(coordinates_.index({keep})).map;
+  return insert(coordinates_.index({keep.cpu()})).map;
 }
 
 CoordinateMapPtr CoordinateMap::united(std::span<const CoordinateMapPtr> maps) {
@@ -310,7 +332,7 @@ at::Tensor CoordinateMap::find(const at::Tensor& coordinates) const {
           " columns, expected ", dimension() + 1);
   at::Tensor rows = at::full({coordinates.size(0)}, -1, at::kLong);
   if (size_ == 0) return rows;
-  const at::Tensor given = coordinates.contiguous();
+  const at::Tensor given = coordinates.cpu().contiguous();
   const int32_t* queries = given.const_data_ptr<int32_t>();
   if (keys_->layout.wide())
     find_rows<Key128>(*this, queries, given.size(0), rows.mutable_data_ptr<int64_t>());

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "lockstep/core/error.h"
@@ -24,9 +25,12 @@ struct View {
 }  // namespace
 
 struct KernelMap::Body {
-  std::vector<PairList> lists;
-  std::vector<View> views;
   Side sides[2];
+  std::vector<int64_t> offsets;  // input - output, D values each; empty for an identity
+  std::vector<View> views;
+  std::once_flag lists_once;
+  std::vector<PairList> lists;
+  std::atomic<bool> has_lists = false;  // for those who only look
 };
 
 namespace {
@@ -73,6 +77,12 @@ void cut_tiles(const int32_t* positions, int64_t count, int64_t tiles, int64_t* 
 }  // namespace
 
 KernelMapPtr KernelMap::build(CoordinateMapPtr in, CoordinateMapPtr out, std::span<const int64_t> offsets) {
+  KernelMapPtr map = deferred(std::move(in), std::move(out), offsets);
+  map->searched();
+  return map;
+}
+
+KernelMapPtr KernelMap::deferred(CoordinateMapPtr in, CoordinateMapPtr out, std::span<const int64_t> offsets) {
   const int64_t axes = in->dimension();
   require(out->dimension() == axes, "KernelMap::build", "the output has ", out->dimension(), " axes, expected ", axes,
           " as the input has");
@@ -81,11 +91,10 @@ KernelMapPtr KernelMap::build(CoordinateMapPtr in, CoordinateMapPtr out, std::sp
   for (const int64_t value : offsets)
     require(value <= int64_t{1} << 62 && value >= -(int64_t{1} << 62), "KernelMap::build", "an offset is ", value,
             ", expected -2^62 to 2^62");
+  common_layout(*in, *out);  // throws now and not when it is used
   auto body = std::make_shared<Body>();
   body->views = share_lists(offsets, axes, in == out);
-  std::vector<bool> wanted(body->views.size(), false);
-  for (const View& view : body->views) wanted[view.list] = true;
-  body->lists = search_pairs(*in, *out, offsets, wanted);
+  body->offsets.assign(offsets.begin(), offsets.end());
   const CoordinateMapPtr maps[] = {std::move(in), std::move(out)};
   for (int which : {0, 1}) {
     body->sides[which].size = maps[which]->size();
@@ -99,10 +108,31 @@ KernelMapPtr KernelMap::identity(int64_t rows) {
   require(rows >= 0 && rows < (int64_t{1} << 31) - 1, "KernelMap::identity", "there are ", rows,
           " rows, expected 0 to 2^31 - 2");
   auto body = std::make_shared<Body>();
-  body->lists.push_back(PairList::identity(rows));
   body->views.push_back({0, false});
   for (Side& side : body->sides) side.size = rows;
   return KernelMapPtr::unsafe_steal_from_new(new KernelMap(std::move(body), false));
+}
+
+const KernelMap::Body& KernelMap::searched() const {
+  Body& body = *body_;
+  std::call_once(body.lists_once, [&] {
+    if (body.offsets.empty()) {
+      body.lists.push_back(PairList::identity(body.sides[0].size));
+    } else {
+      std::vector<bool> wanted(body.views.size(), false);
+      for (const View& view : body.views) wanted[view.list] = true;
+      body.lists = search_pairs(*body.sides[0].map, *body.sides[1].map, body.offsets, wanted);
+    }
+    body.has_lists = true;
+  });
+  return body;
+}
+
+std::vector<int64_t> KernelMap::offsets() const {
+  std::vector<int64_t> offsets = body_->offsets;
+  if (exchanged_)
+    for (int64_t& value : offsets) value = -value;
+  return offsets;
 }
 
 KernelMap::Side& KernelMap::side(int which) const {
@@ -120,8 +150,9 @@ int64_t KernelMap::pair_count() const {
 }
 
 KernelMap::Pairs KernelMap::pairs(int64_t offset) const {
-  const View view = body_->views[offset];
-  const PairList& list = body_->lists[view.list];
+  const Body& body = searched();
+  const View view = body.views[offset];
+  const PairList& list = body.lists[view.list];
   Pairs pairs{list.in(), list.out(), list.count()};
   if (view.exchanged != exchanged_) std::swap(pairs.in, pairs.out);
   return pairs;
@@ -182,7 +213,8 @@ c10::intrusive_ptr<RowMap> KernelMap::row_map() const {
 
 int64_t KernelMap::bytes() const {
   int64_t sum = 0;
-  for (const PairList& list : body_->lists) sum += list.bytes();
+  if (body_->has_lists)
+    for (const PairList& list : body_->lists) sum += list.bytes();
   for (const Side& one : body_->sides) sum += static_cast<int64_t>(one.tiles.size() * sizeof(int64_t));
   return sum;
 }

@@ -209,17 +209,20 @@ PairList PairList::identity(int64_t count) {
   return list;
 }
 
+KeyLayout common_layout(const CoordinateMap& a, const CoordinateMap& b) {
+  const KeyLayout& layout = a.keys().layout;
+  if (layout == b.keys().layout) return layout;
+  Box box = a.box();
+  box.include(b.box());
+  return layout.covers(box) ? layout : KeyLayout("KernelMap::build", box);
+}
+
 std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap& out, std::span<const int64_t> offsets,
                                    const std::vector<bool>& wanted) {
   const int64_t axes = in.dimension();
   std::vector<PairList> lists(wanted.size());
   // Both sides in one layout. Maps derived from each other have the same one; others are repacked.
-  KeyLayout layout = in.keys().layout;
-  if (!(layout == out.keys().layout)) {
-    Box box = in.box();
-    box.include(out.box());
-    if (!layout.covers(box)) layout = KeyLayout("KernelMap::build", box);
-  }
+  const KeyLayout layout = common_layout(in, out);
   const auto in_layout = [&](const CoordinateMap& map, std::optional<SortedKeys>& copy) -> const SortedKeys& {
     return map.keys().layout == layout ? map.keys() : copy.emplace(repack(map.keys(), layout));
   };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/sparse/coordinate_map.h"
+#include "sparse/keys.h"
 
 namespace lockstep::sparse {
 
@@ -28,6 +29,9 @@ class PairList {
   int64_t count_ = 0;
   bool one_array_ = false;
 };
+
+/// A layout that covers both maps: their own where they share one. Throws Error where 128 bits don't hold them.
+KeyLayout common_layout(const CoordinateMap& a, const CoordinateMap& b);
 
 /// The pairs with in = out + offset for each offset k with wanted[k]; the other lists stay empty.
 std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap& out, std::span<const int64_t> offsets,

@@ -28,6 +28,14 @@ struct Box {
 /// neighbours. The batch field starts at 1, so no such sum is negative.
 class KeyLayout {
  public:
+  struct Field {
+    int64_t low = 0;
+    uint64_t mask = 0;
+    int64_t extent = 0;  ///< values 0 <= x < extent are coordinates; the guard bit makes mask at least 2 extent - 1
+    int shift = 0;
+    bool operator==(const Field&) const = default;
+  };
+
   KeyLayout() = default;
   /// Throws Error, naming `operation`, when the box needs more than 128 bits.
   KeyLayout(const char* operation, const Box& box);
@@ -67,14 +75,9 @@ class KeyLayout {
   /// Whether a move by `offset` can lead from one point of the box to another.
   bool reaches(std::span<const int64_t> offset) const;
 
+  const std::vector<Field>& fields() const { return fields_; }
+
  private:
-  struct Field {
-    int64_t low = 0;
-    uint64_t mask = 0;
-    int64_t extent = 0;  ///< values 0 <= x < extent are coordinates; the guard bit makes mask at least 2 extent - 1
-    int shift = 0;
-    bool operator==(const Field&) const = default;
-  };
   std::vector<Field> fields_;
   int bits_ = 0;
 };

@@ -10,20 +10,28 @@ namespace lockstep::sparse {
 namespace {
 
 /// Autocast runs the products of matrices in the lower type; sums of rows keep the type of their input.
-at::Tensor autocast_convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
-                                int64_t groups) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
-  const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
-  return convolution(at::autocast::cached_cast(type, x, at::kCPU), at::autocast::cached_cast(type, weight, at::kCPU),
-                     map, transposed, groups);
-}
+template <c10::DeviceType kDevice>
+struct Autocast {
+  static constexpr c10::DispatchKey kKey =
+      kDevice == at::kCPU ? c10::DispatchKey::AutocastCPU : c10::DispatchKey::AutocastCUDA;
 
-at::Tensor autocast_channelwise(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
-  const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
-  return channelwise(at::autocast::cached_cast(type, x, at::kCPU), at::autocast::cached_cast(type, weight, at::kCPU),
-                     map);
-}
+  static at::Tensor lower(const at::Tensor& tensor) {
+    return at::autocast::cached_cast(at::autocast::get_autocast_dtype(kDevice), tensor, kDevice);
+  }
+  static at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
+                                int64_t groups) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
+    return sparse::convolution(lower(x), lower(weight), map, transposed, groups);
+  }
+  static at::Tensor channelwise(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(kKey);
+    return sparse::channelwise(lower(x), lower(weight), map);
+  }
+  static void register_operations(torch::Library& library) {
+    library.impl("convolution", &Autocast::convolution);
+    library.impl("channelwise", &Autocast::channelwise);
+  }
+};
 
 }  // namespace
 
@@ -85,7 +93,14 @@ TORCH_LIBRARY_IMPL(lockstep_sparse, Autograd, library) {
   library.impl("row_argmax", torch::CppFunction::makeFallthrough());
 }
 
+TORCH_LIBRARY_IMPL(lockstep_sparse, CUDA, library) {
+  lockstep::sparse::cuda::register_operations(library);
+}
+
 TORCH_LIBRARY_IMPL(lockstep_sparse, AutocastCPU, library) {
-  library.impl("convolution", &lockstep::sparse::autocast_convolution);
-  library.impl("channelwise", &lockstep::sparse::autocast_channelwise);
+  lockstep::sparse::Autocast<at::kCPU>::register_operations(library);
+}
+
+TORCH_LIBRARY_IMPL(lockstep_sparse, AutocastCUDA, library) {
+  lockstep::sparse::Autocast<at::kCUDA>::register_operations(library);
 }

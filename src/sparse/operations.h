@@ -42,6 +42,11 @@ LOCKSTEP_SPARSE_OPERATIONS
 at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map);
 }  // namespace cpu
 
+namespace cuda {
+LOCKSTEP_SPARSE_OPERATIONS
+at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map);
+}  // namespace cuda
+
 namespace autograd {
 LOCKSTEP_SPARSE_OPERATIONS
 }
@@ -64,6 +69,9 @@ at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map);
                                 const at::Tensor& inverse_deviation, const at::Tensor& scale, const at::Tensor& means)
 LOCKSTEP_SPARSE_NORM_OPERATIONS;
 namespace cpu {
+LOCKSTEP_SPARSE_NORM_OPERATIONS;
+}
+namespace cuda {
 LOCKSTEP_SPARSE_NORM_OPERATIONS;
 }
 #undef LOCKSTEP_SPARSE_NORM_OPERATIONS

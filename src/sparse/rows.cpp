@@ -2,13 +2,26 @@
 #include "lockstep/sparse/rows.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 
 #include "lockstep/core/error.h"
 #include "sparse/checks.h"
+#include "sparse/cuda/row_lengths.h"
 #include "sparse/operations.h"
 
 namespace lockstep::sparse {
+
+namespace {
+
+// The lengths of rows, on x's device; of an empty row 1.
+at::Tensor divisors(const at::Tensor& x, const RowMap& map) {
+  const at::Tensor lengths =
+      x.is_cuda() ? cuda::row_lengths(map, x.device(), x.scalar_type()) : map.row_lengths(x.scalar_type());
+  return lengths.clamp_min(1).unsqueeze(1);
+}
+
+}  // namespace
 
 at::Tensor sum_rows(const at::Tensor& x, const RowMapPtr& map) {
   check_features("sum_rows", x, map->in_size());
@@ -20,7 +33,7 @@ at::Tensor mean_rows(const at::Tensor& x, const RowMapPtr& map) {
   // Low precision is divided in float32: its own sum could overflow.
   const bool low = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
   if (low) return mean_rows(x.to(at::kFloat), map).to(x.scalar_type());
-  return row_sum(x, map, std::nullopt) / map->row_lengths(x.scalar_type()).clamp_min_(1).unsqueeze(1);
+  return row_sum(x, map, std::nullopt) / divisors(x, *map);
 }
 
 at::Tensor max_rows(const at::Tensor& x, const RowMapPtr& map) {
@@ -32,8 +45,9 @@ at::Tensor weigh_rows(const at::Tensor& x, const RowMapPtr& map, const at::Tenso
   check_features("weigh_rows", x, map->in_size());
   require(weights.dim() == 1 && weights.size(0) == map->entry_count(), "weigh_rows", "weights are ", describe(weights),
           ", expected [", map->entry_count(), "]");
-  check_same_kind("weigh_rows", "weights", weights, x);
-  return row_sum(x, map, weights);
+  const at::Tensor given = weights.to(x.device());  // those that follow from coordinates are made on the CPU
+  check_same_kind("weigh_rows", "weights", given, x);
+  return row_sum(x, map, given);
 }
 
 at::Tensor take_rows(const at::Tensor& x, const at::Tensor& index) {
@@ -50,7 +64,7 @@ at::Tensor spmm(const at::Tensor& rows, const at::Tensor& columns, const at::Ten
                 const at::Tensor& x, bool average) {
   const RowMapPtr map = RowMap::from_entries(rows, columns, size, x.size(0));
   const at::Tensor sum = weigh_rows(x, map, values);
-  return average ? sum / map->row_lengths(x.scalar_type()).clamp_min_(1).unsqueeze(1) : sum;
+  return average ? sum / divisors(x, *map) : sum;
 }
 
 }  // namespace lockstep::sparse

@@ -160,7 +160,7 @@ SparseTensor unite(const std::vector<SparseTensor>& tensors) {
 
 SparseTensor prune(const SparseTensor& x, const at::Tensor& keep) {
   const CoordinateMapKey key = x.manager()->prune(x.key(), keep);
-  return {take_rows(x.features(), at::nonzero(keep).squeeze(1)), key, x.manager()};
+  return {take_rows(x.features(), at::nonzero(keep.cpu()).squeeze(1)), key, x.manager()};
 }
 
 SparseTensor to_sparse(const at::Tensor& dense, bool remove_zeros, CoordinateManagerPtr manager) {

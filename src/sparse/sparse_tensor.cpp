@@ -128,8 +128,8 @@ SparseTensor SparseTensor::with_features(at::Tensor features) const {
 }
 
 SparseTensor SparseTensor::to(at::Device device) const {
-  require(device.is_cpu(), "SparseTensor::to", "device is ", device.str(),
-          ", expected cpu: this build's sparse engine runs there alone");
+  require(device.is_cpu() || device.is_cuda(), "SparseTensor::to", "device is ", device.str(),
+          ", expected cpu or cuda");
   return with_features(features_.to(device));
 }
 

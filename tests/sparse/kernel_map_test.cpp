@@ -181,6 +181,18 @@ TEST(KernelMap, ListsItsRowsForPooling) {
               expected[row]);
 }
 
+TEST(KernelMap, KeepsNoPairsUntilAskedWhenDeferred) {
+  const auto map = CoordinateMap::insert(random_cloud(100, 3, -3, 3, 1, 4)).map;
+  const auto offsets = KernelRegion::hypercube({3, 3, 3}, {1, 1, 1}).offsets({1, 1, 1});
+  const KernelMapPtr deferred = KernelMap::deferred(map, map, offsets), built = KernelMap::build(map, map, offsets);
+  EXPECT_EQ(deferred->bytes(), 0);
+  EXPECT_EQ(deferred->offsets(), offsets);
+  EXPECT_EQ(deferred->transposed()->offsets()[0], -offsets[0]);
+  EXPECT_EQ(deferred->bytes(), 0);
+  for (int64_t k = 0; k < 27; ++k) EXPECT_TRUE(at::equal(deferred->rows(k), built->rows(k)));
+  EXPECT_EQ(deferred->bytes(), built->bytes());
+}
+
 TEST(KernelMap, SharesTheListsOfEqualAndMirroredOffsets) {
   const auto map = CoordinateMap::insert(random_cloud(300, 2, -9, 9, 2, 8)).map;
   const std::vector<int64_t> offsets = {1, 0, 0, 0, 1, 0, -1, 0, 0, 2, 0, 0, -1, 0};

@@ -5,14 +5,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "lockstep/sparse/device_copies.h"
 
 namespace lockstep::sparse {
 
 struct SortedKeys;
 struct Box;
+namespace cuda {
+struct MadeMap;
+}
 
 /// One value for each spatial axis: a stride, a kernel size, a dilation.
 using AxisValues = std::vector<int64_t>;
@@ -32,9 +38,10 @@ class CoordinateMap {
  public:
   struct Inserted;
 
-  /// The different ones among `coordinates`, int32 [N, 1 + D] on the CPU with 1 <= D <= 8, which are copied. Of equal
-  /// rows the first one stays, and rows that stay keep their order. Throws Error on a wrong type or shape, on 2^31 rows
-  /// or more, and where the coordinates' box does not fit a key of 128 bits.
+  /// The different ones among `coordinates`, int32 [N, 1 + D] with 1 <= D <= 8, which are copied. Of equal rows the
+  /// first one stays, and rows that stay keep their order. Coordinates on a GPU are sorted there, as are those of maps
+  /// strided from this one; rows are the same, and the map is one on the CPU. Throws Error on a wrong type or shape, on
+  /// 2^31 rows or more, and where the coordinates' box does not fit a key of 128 bits.
   static Inserted insert(const at::Tensor& coordinates);
 
   int64_t size() const { return size_; }
@@ -71,9 +78,11 @@ class CoordinateMap {
 
   const SortedKeys& keys() const { return *keys_; }
   const Box& box() const { return *box_; }
+  const DeviceCopies& device_copies() const { return copies_; }
 
  private:
   CoordinateMap() = default;
+  static CoordinateMapPtr from_device(at::Device device, cuda::MadeMap& made);
   static CoordinateMapPtr from_sorted(at::Tensor coordinates, Box box, std::shared_ptr<const SortedKeys> keys);
 
   at::Tensor coordinates_;
@@ -81,6 +90,8 @@ class CoordinateMap {
   std::vector<int32_t> order_;
   std::shared_ptr<const SortedKeys> keys_;
   std::shared_ptr<const Box> box_;
+  DeviceCopies copies_;
+  std::optional<at::Device> device_;  ///< where it was sorted, if not on the CPU
 };
 
 /// What insert() did. Where all coordinates were different, both tensors are undefined and stand for 0, 1, 2, ...

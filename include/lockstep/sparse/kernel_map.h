@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/sparse/coordinate_map.h"
+#include "lockstep/sparse/device_copies.h"
 
 namespace lockstep::sparse {
 
@@ -37,6 +38,9 @@ class KernelMap : public torch::CustomClassHolder {
   /// All pairs with in = out + offset, `offsets` holding D values for each. Throws Error where D differs.
   static c10::intrusive_ptr<KernelMap> build(CoordinateMapPtr in, CoordinateMapPtr out,
                                              std::span<const int64_t> offsets);
+  /// The same, with the lists of pairs left until somebody asks for them: devices search for themselves.
+  static c10::intrusive_ptr<KernelMap> deferred(CoordinateMapPtr in, CoordinateMapPtr out,
+                                                std::span<const int64_t> offsets);
   /// Pairs each row of a map of `rows` rows with itself at the one offset: a dense layer.
   static c10::intrusive_ptr<KernelMap> identity(int64_t rows);
 
@@ -63,13 +67,22 @@ class KernelMap : public torch::CustomClassHolder {
   /// For each output row the input rows it meets, in order of the offsets: what pooling works on. Made once.
   c10::intrusive_ptr<RowMap> row_map() const;
 
+  /// Bytes of what has been made so far, on the CPU.
   int64_t bytes() const;
+
+  /// What it was made of: null maps and one offset for an identity. `offsets` lead from outputs to inputs.
+  const CoordinateMapPtr& in_map() const { return side(0).map; }
+  const CoordinateMapPtr& out_map() const { return side(1).map; }
+  std::vector<int64_t> offsets() const;
+  /// Of this direction; the transposed map has its own.
+  const DeviceCopies& device_copies() const { return side(1).copies; }
 
  private:
   struct Side {
     int64_t size = 0;
     std::span<const int32_t> order;
     CoordinateMapPtr map;  // keeps `order` alive
+    DeviceCopies copies;
     // Made when first asked for.
     std::once_flag tiles_once, rows_once;
     std::vector<int64_t> tiles;
@@ -78,6 +91,7 @@ class KernelMap : public torch::CustomClassHolder {
   struct Body;
   KernelMap(std::shared_ptr<Body> body, bool exchanged) : body_(std::move(body)), exchanged_(exchanged) {}
   Side& side(int which) const;
+  const Body& searched() const;
 
   std::shared_ptr<Body> body_;
   bool exchanged_ = false;

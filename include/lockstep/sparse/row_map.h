@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/sparse/device_copies.h"
+
 namespace lockstep::sparse {
 
 /// For each output row a list of input rows: the pattern of a sparse matrix, row by row. Pooling, global pooling,
@@ -41,6 +43,8 @@ class RowMap : public torch::CustomClassHolder {
   /// The number of entries of each output row: what turns sums into means.
   at::Tensor row_lengths(at::ScalarType type) const;
 
+  const DeviceCopies& device_copies() const { return copies_; }
+
  private:
   RowMap() = default;
   static c10::intrusive_ptr<RowMap> make() { return c10::intrusive_ptr<RowMap>::unsafe_steal_from_new(new RowMap); }
@@ -51,6 +55,7 @@ class RowMap : public torch::CustomClassHolder {
   int64_t in_size_ = 0;
   mutable std::once_flag transposed_once_;
   mutable c10::intrusive_ptr<RowMap> transposed_;
+  DeviceCopies copies_;
 };
 
 using RowMapPtr = c10::intrusive_ptr<RowMap>;

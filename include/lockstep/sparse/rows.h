@@ -13,7 +13,7 @@ at::Tensor sum_rows(const at::Tensor& x, const RowMapPtr& map);
 at::Tensor mean_rows(const at::Tensor& x, const RowMapPtr& map);
 /// The largest value of each channel; the gradient goes to the first of equal ones.
 at::Tensor max_rows(const at::Tensor& x, const RowMapPtr& map);
-/// Weighted by one value for each entry, [entries], which may ask for a gradient.
+/// Weighted by one value for each entry, [entries], on x's device or the CPU; they may ask for a gradient.
 at::Tensor weigh_rows(const at::Tensor& x, const RowMapPtr& map, const at::Tensor& weights);
 
 /// Rows `index`, int64 [M]; and its adjoint: a table of `rows` rows that is the sum of x's rows at `index`.

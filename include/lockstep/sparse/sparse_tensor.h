@@ -73,7 +73,9 @@ class SparseTensor {
   int64_t batch_size() const;
   /// Rows of one batch index, ascending: int64 [n]. Empty for an index that does not occur.
   at::Tensor rows_at(int64_t batch) const;
-  at::Tensor features_at(int64_t batch) const { return features_.index_select(0, rows_at(batch)); }
+  at::Tensor features_at(int64_t batch) const {
+    return features_.index_select(0, rows_at(batch).to(features_.device()));
+  }
   /// int32 [n, D], without the batch index.
   at::Tensor coordinates_at(int64_t batch) const;
   /// One part for each of batch_size() batch indices; a part may be empty.
