@@ -216,15 +216,35 @@ class GlooTransport : public Transport {
 
 }  // namespace
 
+// Gloo's mesh sometimes fails to come up between ranks that are all there (a connection "closed by peer", seen on full
+// machines): then all ranks try anew, or none does.
 std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                const std::string& address, std::chrono::milliseconds timeout) {
-  try {
-    return std::make_shared<GlooTransport>(store, rank, size, address, timeout);
-  } catch (const std::exception& error) {
-    const std::string why = error.what();
-    throw TransportFailure(-1, text("rank ", rank, " of ", size, " found no way to all others from ", address, " (",
-                                    why.substr(0, why.find('\n')), ")"));
+  constexpr int kAttempts = 3;
+  const auto deadline = Clock::now() + timeout;
+  std::string why;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto round = c10::make_intrusive<c10d::PrefixStore>(text("mesh", attempt), store);
+    std::shared_ptr<GlooTransport> made;
+    try {
+      made = std::make_shared<GlooTransport>(round, rank, size, address, timeout);
+    } catch (const std::exception& error) {
+      why = error.what();
+      why = why.substr(0, why.find('\n'));
+    }
+    try {
+      if (!made) round->add("failed", 1);
+      if (round->add("tried", 1) == size) round->set("all tried", std::vector<uint8_t>{1});
+      round->wait({"all tried"}, std::max(left_until(deadline), std::chrono::milliseconds(100)));
+      if (round->add("failed", 0) == 0) return made;
+      if (made) why = "another rank did not";
+    } catch (const std::exception& error) {
+      if (made) why = text("not all have come: ", error.what());
+      break;
+    }
   }
+  throw TransportFailure(
+      -1, text("rank ", rank, " of ", size, " found no way to all others from ", address, " (", why, ")"));
 }
 
 bool has_gloo() {
