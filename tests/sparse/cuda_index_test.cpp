@@ -40,6 +40,7 @@ TEST(CudaIndex, RoundsTowardsMinusInfinity) {
 }
 
 TEST(CudaIndex, PiecesCoverAllEntriesInOrder) {
+  // NOLINTNEXTLINE(bugprone-random-generator-seed)
   std::mt19937 random(3);
   for (const int64_t most : {0, 3, 900, 200'000}) {
     std::vector<int64_t> bounds = {0};
@@ -116,6 +117,7 @@ TEST(CudaIndex, TreesJoinNeighboursFirst) {
     for (int64_t i = 0; i < count; ++i) pieces[i] = std::string(1, static_cast<char>('0' + i));
     const std::string got = cuda::join_as_tree(
         count, [&](int64_t i) { return pieces[i]; },
+        // NOLINTNEXTLINE(performance-inefficient-string-concatenation)
         [](const std::string& a, const std::string& b) { return "(" + a + b + ")"; });
     for (int64_t step = 1; step < count; step *= 2)
       for (int64_t i = 0; i + step < count; i += 2 * step) pieces[i] = "(" + pieces[i] + pieces[i + step] + ")";

@@ -24,6 +24,7 @@
 namespace lockstep::sparse::test {
 
 #ifdef LOCKSTEP_WITHOUT_GPU
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 inline const at::Device twin_device(at::kCPU);
 #else
 inline const at::Device twin_device(at::kCUDA, 0);

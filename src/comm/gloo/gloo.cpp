@@ -80,7 +80,7 @@ class GlooPending : public Pending {
     open_->remove(works_);
   }
 
-  void add(int peer, c10::intrusive_ptr<c10d::Work> work) {
+  void add(int peer, const c10::intrusive_ptr<c10d::Work>& work) {
     peers_.push_back(peer);
     works_.push_back(work);
     open_->add(work);

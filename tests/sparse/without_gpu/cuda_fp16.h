@@ -3,4 +3,5 @@
 
 #include <c10/util/Half.h>
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 using __half = c10::Half;

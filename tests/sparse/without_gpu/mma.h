@@ -24,8 +24,10 @@ struct tf32;
 }
 
 template <class Use, int m, int n, int k>
+// NOLINTNEXTLINE(bugprone-branch-clone)
 inline constexpr int kLines = std::is_same_v<Use, matrix_b> ? k : m;
 template <class Use, int m, int n, int k>
+// NOLINTNEXTLINE(bugprone-branch-clone)
 inline constexpr int kColumns = std::is_same_v<Use, matrix_a> ? k : n;
 
 template <class Use, int m, int n, int k, class Element, class Layout = void>
@@ -74,6 +76,7 @@ void mma_sync(D& d, const A& a, const B& b, const C& c) {
 }
 
 /// The nearest value of 10 bits of mantissa.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 inline float __float_to_tf32(float value) {
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
