@@ -38,21 +38,6 @@ struct Measured {
   }
 };
 
-void add(report::Phases& sum, const report::Phases& more) {
-  sum.data += more.data;
-  sum.forward += more.forward;
-  sum.backward += more.backward;
-  sum.communication += more.communication;
-  sum.update += more.update;
-  sum.wait += more.wait;
-}
-
-void scale(report::Phases& phases, double factor) {
-  for (double* part :
-       {&phases.data, &phases.forward, &phases.backward, &phases.communication, &phases.update, &phases.wait})
-    *part *= factor;
-}
-
 Trial trial_of(const train::Config& config, const Measured& one, bool gpus) {
   Trial trial{.config = config};
   trial.config.batch = one.batch;
@@ -105,7 +90,7 @@ void measure(Measured& one, const train::Config& config, const std::vector<int64
   one.seconds.insert(one.seconds.end(), steps.begin() + std::min<std::ptrdiff_t>(kWarmUpSteps, std::ssize(steps) - 1),
                      steps.end());
   if (!result.phases) return;
-  add(one.phases, *result.phases);
+  one.phases += *result.phases;
   ++one.phase_rounds;
 }
 
@@ -113,7 +98,7 @@ std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all) {
   std::vector<report::SpeedupRow> rows;
   for (Measured& one : all) {
     const auto base = std::ranges::find_if(all, [&](const Measured& other) { return other.batch == one.batch; });
-    if (one.phase_rounds > 0) scale(one.phases, 1.0 / one.phase_rounds);
+    if (one.phase_rounds > 0) one.phases /= one.phase_rounds;
     rows.push_back({.devices = static_cast<int>(one.devices),
                     .batch = one.batch,
                     .seconds_per_step = one.median(),

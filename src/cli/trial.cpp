@@ -60,7 +60,7 @@ class Recording {
     const auto now = std::chrono::steady_clock::now();
     seconds_.push_back(std::chrono::duration<double>(now - last_).count());
     losses_.push_back(report.loss);
-    if (++steps_ > kWarmUpSteps + 1) add(report.phases);  // they are of the step before
+    if (++steps_ > kWarmUpSteps + 1) sum_ += report.phases;  // they are of the step before
     if (hashes_) {
       std::vector<std::string> row;
       names_.clear();
@@ -85,9 +85,7 @@ class Recording {
              {"hashes", rows_},
              {"losses", losses_}};
     if (const auto steps = static_cast<double>(steps_ - kWarmUpSteps - 1); steps > 0)
-      out["phases"] = {{"data", sum_.data / steps},         {"forward", sum_.forward / steps},
-                       {"backward", sum_.backward / steps}, {"communication", sum_.communication / steps},
-                       {"update", sum_.update / steps},     {"wait", sum_.wait / steps}};
+      for (const auto& [name, member] : report::phase_members) out["phases"][name] = sum_.*member / steps;
     if (outcome.last.test) {
       out["test_loss"] = outcome.last.test->loss;
       out["test_accuracy"] = outcome.last.test->accuracy;
@@ -96,15 +94,6 @@ class Recording {
   }
 
  private:
-  void add(const report::Phases& more) {
-    sum_.data += more.data;
-    sum_.forward += more.forward;
-    sum_.backward += more.backward;
-    sum_.communication += more.communication;
-    sum_.update += more.update;
-    sum_.wait += more.wait;
-  }
-
   bool hashes_;
   int64_t steps_ = 0;
   report::Phases sum_;
@@ -145,13 +134,8 @@ TrialResult parse(const Json& json) {
   out.test_accuracy = number(json, "test_accuracy");
   out.seconds = number(json, "seconds");
   if (json.contains("phases")) {
-    const Json& p = json["phases"];
-    out.phases = report::Phases{.data = number(p, "data"),
-                                .forward = number(p, "forward"),
-                                .backward = number(p, "backward"),
-                                .communication = number(p, "communication"),
-                                .update = number(p, "update"),
-                                .wait = number(p, "wait")};
+    out.phases.emplace();
+    for (const auto& [name, member] : report::phase_members) *out.phases.*member = number(json["phases"], name);
   }
   out.names = json["names"].get<std::vector<std::string>>();
   out.hashes = json["hashes"].get<std::vector<std::vector<std::string>>>();

@@ -7,7 +7,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
-#include "report/phases.h"
 
 namespace lockstep::report {
 namespace {

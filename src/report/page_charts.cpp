@@ -8,7 +8,6 @@
 #include "lockstep/report/format.h"
 #include "report/escape.h"
 #include "report/page.h"
-#include "report/phases.h"
 
 namespace lockstep::report {
 namespace {
@@ -68,11 +67,8 @@ std::optional<Phases> mean_phases(const RunData& run) {
   if (all.empty()) return std::nullopt;
   if (all.size() > 1) all.erase(all.begin());
   Phases mean;
-  for (const auto& [name, member] : phase_members) {
-    for (const Phases* phases : all) mean.*member += phases->*member;
-    mean.*member /= static_cast<double>(all.size());
-  }
-  return mean;
+  for (const Phases* phases : all) mean += *phases;
+  return mean /= static_cast<double>(all.size());
 }
 
 std::string phase_legend() {

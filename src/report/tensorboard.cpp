@@ -17,7 +17,6 @@
 
 #include "lockstep/core/error.h"
 #include "report/descriptor.h"
-#include "report/phases.h"
 #include "report/protobuf.h"
 
 namespace lockstep::report {

@@ -46,13 +46,6 @@ report::Image image_of(const at::Tensor& input) {
           .pixels = {from, from + bytes.numel()}};
 }
 
-report::Phases mean_of(const Sums& line) {
-  report::Phases out = line.phases;
-  for (double* part : {&out.data, &out.forward, &out.backward, &out.communication, &out.update, &out.wait})
-    *part /= static_cast<double>(line.steps);
-  return out;
-}
-
 std::string line_of(const EpochReport& report) {
   std::string out = text("epoch ", report.epoch, ":");
   if (report.examples > 0)
@@ -167,7 +160,7 @@ bool Recorder::step(const StepReport& report, const Sums& line) {
   metrics.accuracy = line.right / line.examples;
   metrics.lr = report.lr;
   metrics.examples_per_second = line.examples / std::max(1e-9, metrics.seconds - line_began_);
-  if (line.steps > 0) metrics.phases = mean_of(line);
+  if (line.steps > 0) metrics.phases = report::Phases(line.phases) /= static_cast<double>(line.steps);
   if (plan_.config.clip > 0) metrics.gradient_norm = report.gradient_norm;
   line_began_ = metrics.seconds;
   summary_.steps = report.cursor.step;

@@ -36,12 +36,7 @@ void Sums::add(const parallel::StepResult& result, const report::Phases& where) 
   loss += result.loss * result.weight;
   right += result.told[kRight];
   examples += result.weight;
-  phases.data += where.data;
-  phases.forward += where.forward;
-  phases.backward += where.backward;
-  phases.communication += where.communication;
-  phases.update += where.update;
-  phases.wait += where.wait;
+  phases += where;
   steps += where.sum() > 0;  // nothing is known of the first step
 }
 

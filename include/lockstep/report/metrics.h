@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// `metrics.jsonl`: what was measured while a run went on, one JSON object a line, in the order of time.
@@ -27,8 +29,30 @@ struct Phases {
   double wait = 0;           // waiting for the other replicas
 
   double sum() const { return data + forward + backward + communication + update + wait; }
+  Phases& operator+=(const Phases& more);
+  Phases& operator/=(double count);
   bool operator==(const Phases&) const = default;
 };
+
+/// The phases with their names, in the order in which they are drawn: first what computes, last what is lost.
+inline constexpr std::array<std::pair<const char*, double Phases::*>, 6> phase_members{{
+    {"forward", &Phases::forward},
+    {"backward", &Phases::backward},
+    {"update", &Phases::update},
+    {"communication", &Phases::communication},
+    {"data", &Phases::data},
+    {"wait", &Phases::wait},
+}};
+
+inline Phases& Phases::operator+=(const Phases& more) {
+  for (const auto& [name, member] : phase_members) this->*member += more.*member;
+  return *this;
+}
+
+inline Phases& Phases::operator/=(double count) {
+  for (const auto& [name, member] : phase_members) this->*member /= count;
+  return *this;
+}
 
 /// One line. Figures of a train line are over all examples since the train line before it, those of a test line over
 /// the whole test set. What was not measured is left out of the file.
