@@ -10,12 +10,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
 #include "support/interleave.h"
+#include "support/program.h"
 
 extern char** environ;
 
@@ -77,14 +77,14 @@ int run_program(std::vector<std::string> arguments) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-nlohmann::json run_hosts(const Network& network, const std::string& self) {
+nlohmann::json run_hosts(const Network& network) {
   const auto file = std::filesystem::temp_directory_path() / text("lockstep-hosts-bench-", getpid(), ".json");
   std::vector<std::string> arguments{LOCKSTEP_HOSTS_SH};
   arguments.insert(arguments.end(), network.options.begin(), network.options.end());
   for (const auto& word : {std::to_string(network.hosts), std::string("sh"), std::string("-c"),
                            std::string("exec \"$1\" run -n 1 --no-prefix --hosts $HOSTS --rank-offset $HOST -- \"$2\" "
                                        "--rank \"$3\""),
-                           std::string("sh"), std::string(LOCKSTEP_PROGRAM), self, file.string()})
+                           std::string("sh"), std::string(LOCKSTEP_PROGRAM), own_path(), file.string()})
     arguments.push_back(word);
   const int code = run_program(arguments);
   if (code == skipped) return {{"skipped", "the kernel forbids network namespaces"}};
@@ -100,7 +100,7 @@ nlohmann::json run_hosts(const Network& network, const std::string& self) {
   return rows;
 }
 
-int run_all(const std::string& self, const std::string& json_file) {
+int run_all(const std::string& json_file) {
   const auto built = comm::backends();
   nlohmann::json results;
   std::printf("all-reduce of float32 between hosts, one process each, Gloo; median of %d interleaved rounds\n", rounds);
@@ -111,23 +111,20 @@ int run_all(const std::string& self, const std::string& json_file) {
     for (const Network& network :
          {Network{"2 hosts, 1 Gbit/s", 2, {"--rate", "1gbit"}}, Network{"3 hosts, 1 Gbit/s", 3, {"--rate", "1gbit"}},
           Network{"2 hosts, no limit", 2, {}}})
-      results[network.name] = run_hosts(network, self);
+      results[network.name] = run_hosts(network);
   }
   if (!json_file.empty()) std::ofstream(json_file) << results.dump(1) << "\n";
   return 0;
+}
+
+int run(int argc, char** argv) {
+  const std::string option = argc == 3 ? argv[1] : "";
+  return option == "--rank" ? run_rank(argv[2]) : run_all(option == "--json" ? argv[2] : "");
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  using namespace lockstep;
-  try {
-    const std::string option = argc == 3 ? argv[1] : "";
-    if (option == "--rank") return bench::run_rank(argv[2]);
-    return bench::run_all(std::filesystem::read_symlink("/proc/self/exe"), option == "--json" ? argv[2] : "");
-  } catch (const std::exception& error) {
-    std::cerr << "comm_hosts_bench: " << error.what() << "\n";
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
 }

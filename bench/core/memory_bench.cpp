@@ -15,7 +15,6 @@
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -28,6 +27,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/memory.h"
+#include "support/program.h"
 
 namespace lockstep {
 namespace {
@@ -137,9 +137,9 @@ std::vector<Variant> variants() {
   return result;
 }
 
-void measure(Variant& variant, const std::string& self, const Load& load) {
-  const std::string command = text("env ", variant.environment, " '", self, "' --child ", load.batch, " ", load.varying,
-                                   " ", load.threads, " ", load.steps);
+void measure(Variant& variant, const Load& load) {
+  const std::string command = text("env ", variant.environment, " '", bench::own_path(), "' --child ", load.batch, " ",
+                                   load.varying, " ", load.threads, " ", load.steps);
   FILE* pipe = popen(command.c_str(), "r");
   require(pipe != nullptr, "core_memory_bench", "cannot run '", command, "'");
   double milliseconds = 0, mebibytes = 0, faults = 0;
@@ -150,10 +150,10 @@ void measure(Variant& variant, const std::string& self, const Load& load) {
   variant.faults.push_back(faults);
 }
 
-void compare(const Load& load, int rounds, const std::string& self, nlohmann::json& results) {
+void compare(const Load& load, int rounds, nlohmann::json& results) {
   std::vector<Variant> all = variants();
   for (int round = 0; round < rounds; ++round)
-    for (Variant& variant : all) measure(variant, self, load);
+    for (Variant& variant : all) measure(variant, load);
   const std::string title = text("batch ", load.varying ? text(load.batch / 4, " to ") : "", load.batch, ", ",
                                  load.threads, load.threads == 1 ? " thread" : " threads");
   std::printf("%s\n", title.c_str());
@@ -177,13 +177,11 @@ int run(int argc, char** argv) {
     return run_child({std::atoll(argv[2]), std::atoi(argv[3]) != 0, std::atoi(argv[4]), std::atoi(argv[5])});
   require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "core_memory_bench",
           "got unknown arguments, expected none or --json FILE");
-  char self[4096] = {};
-  require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "core_memory_bench", "cannot read /proc/self/exe");
   nlohmann::json results = nlohmann::json::array();
   constexpr int rounds = 3;
   for (const Load& load : {Load{256, false, 1, 12}, Load{1024, false, 1, 4}, Load{256, false, 2, 12},
                            Load{1024, false, 2, 4}, Load{1024, true, 1, 12}})
-    compare(load, rounds, self, results);
+    compare(load, rounds, results);
   if (argc == 3) std::ofstream(argv[2]) << results.dump(1) << '\n';
   return 0;
 }
@@ -192,10 +190,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::run);
 }

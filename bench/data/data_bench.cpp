@@ -27,6 +27,7 @@
 #include "lockstep/core/random.h"
 #include "lockstep/data/loader.h"
 #include "support/interleave.h"
+#include "support/program.h"
 
 namespace lockstep::data {
 namespace {
@@ -153,10 +154,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::data
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::data::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::data::run);
 }

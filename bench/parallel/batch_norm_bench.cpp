@@ -12,6 +12,7 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "support/interleave.h"
+#include "support/program.h"
 
 namespace lockstep::bench {
 namespace {
@@ -65,10 +66,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
 }

@@ -5,7 +5,6 @@
 // meets all alike.
 #include <torch/nn.h>
 #include <torch/optim.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -26,6 +25,7 @@
 #include "parallel/networks.h"
 #include "support/interleave.h"
 #include "support/peer.h"
+#include "support/program.h"
 
 namespace lockstep::bench {
 namespace {
@@ -98,21 +98,15 @@ struct Contender {
   std::unique_ptr<Peer> peer;
 };
 
-int free_port() {
-  static int port = 20000 + getpid() % 20000;
-  return ++port;
-}
-
 /// Makes the contenders of one network and batch.
 class Contenders {
  public:
-  Contenders(std::string self, std::string network, int64_t batch)
-      : self_(std::move(self)), network_(std::move(network)), batch_(batch) {}
+  Contenders(std::string network, int64_t batch) : network_(std::move(network)), batch_(batch) {}
 
   void add_replicas(const char* name, int64_t replicas, const char* devices, const char* format = "automatic",
                     const char* order = "canonical", int processes = 1) {
-    const std::string serve =
-        text("'", self_, "' --serve ", network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order);
+    const std::string serve = text("'", own_path(), "' --serve ", network_, " ", replicas, " ", devices, " ", batch_,
+                                   " ", format, " ", order);
     std::vector<std::string> commands;
     const int port = free_port();
     for (int rank = 0; rank < processes; ++rank)
@@ -126,8 +120,8 @@ class Contenders {
     std::vector<std::string> commands;
     const int port = free_port();
     for (int rank = 0; rank < world; ++rank)
-      commands.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_DDP_PEER "' ", network_, " ", rank, " ", world, " ",
-                              port, " ", threads, " ", batch_, " ", format));
+      commands.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_PEERS "/ddp_peer.py' ", network_, " ", rank, " ",
+                              world, " ", port, " ", threads, " ", batch_, " ", format));
     add(name, commands);
   }
 
@@ -157,14 +151,13 @@ class Contenders {
     all_.push_back({name, std::make_unique<Peer>(commands)});
   }
 
-  std::string self_;
   std::string network_;
   int64_t batch_;
   std::vector<Contender> all_;
 };
 
-void compare_lenet(const std::string& self, int64_t batch, nlohmann::json& results) {
-  Contenders all(self, "lenet", batch);
+void compare_lenet(int64_t batch, nlohmann::json& results) {
+  Contenders all("lenet", batch);
   all.add_replicas("2 replicas, 2 threads", 2, "cpu:2");
   all.add_replicas("2 replicas, 2 threads, contiguous", 2, "cpu:2", "contiguous");
   all.add_replicas("8 replicas, 2 threads", 8, "cpu:2");
@@ -177,8 +170,8 @@ void compare_lenet(const std::string& self, int64_t batch, nlohmann::json& resul
 }
 
 // 11.2 million weights, batch norms over all replicas, and what the contract costs between processes.
-void compare_resnet(const std::string& self, nlohmann::json& results) {
-  Contenders all(self, "resnet18", 16);
+void compare_resnet(nlohmann::json& results) {
+  Contenders all("resnet18", 16);
   all.add_replicas("2 replicas, 2 threads", 2, "cpu:2");
   all.add_replicas("4 replicas, 2 threads", 4, "cpu:2");
   all.add_replicas("2 replicas, 2 processes", 2, "cpu:1", "automatic", "canonical", 2);
@@ -199,12 +192,10 @@ int run(int argc, char** argv) {
             "', expected --json FILE or --only lenet or resnet18");
     (option == "--json" ? json : only) = argv[i + 1];
   }
-  char self[4096] = {};
-  require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "parallel_bench", "cannot read /proc/self/exe");
   nlohmann::json results = nlohmann::json::array();
   for (const int64_t batch : {64, 256, 1024})
-    if (only != "resnet18") compare_lenet(self, batch, results);
-  if (only != "lenet") compare_resnet(self, results);
+    if (only != "resnet18") compare_lenet(batch, results);
+  if (only != "lenet") compare_resnet(results);
   if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
   return 0;
 }
@@ -213,10 +204,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
 }

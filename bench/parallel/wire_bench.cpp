@@ -3,12 +3,10 @@
 // accuracy on the test set, bytes between processes.
 //   parallel_wire_bench [--data FOLDER] [--json FILE]
 #include <torch/nn.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -24,6 +22,7 @@
 #include "lockstep/parallel/team.h"
 #include "parallel/networks.h"
 #include "support/peer.h"
+#include "support/program.h"
 
 namespace lockstep::bench {
 namespace {
@@ -31,7 +30,6 @@ namespace {
 using torch::Tensor;
 
 constexpr int64_t kBatch = 256;
-constexpr const char* kFolder = "/usr/share/datasets/fashion-mnist";  // Debian: dataset-fashion-mnist
 
 // An IDX file as it comes: a header of `skip` bytes, then bytes.
 Tensor read_idx(const std::string& file, int64_t skip, const std::vector<int64_t>& sizes) {
@@ -94,19 +92,16 @@ void serve(const std::string& wire, const std::string& folder) {
   });
 }
 
-int compare(const std::string& self, const std::string& folder, const std::string& json) {
+int compare(const std::string& folder, const std::string& json) {
   nlohmann::json results = nlohmann::json::array();
-  if (!std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) {
-    std::printf("no Fashion-MNIST in %s (Debian: dataset-fashion-mnist): nothing was measured\n", folder.c_str());
-  } else {
+  if (has_fashion_mnist(folder)) {
     std::printf("LeNet on Fashion-MNIST, 4 replicas on 2 processes, batch %ld, one epoch\n", static_cast<long>(kBatch));
-    int port = 30000 + getpid() % 20000;
     for (const char* wire : {"none", "bf16", "fp16", "top_k:0.01", "top_k:0.05", "power_sgd:1", "power_sgd:4"}) {
       std::vector<std::string> commands;
-      ++port;
+      const int port = free_port();
       for (int rank = 0; rank < 2; ++rank)
-        commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " '", self,
-                                "' --serve ", wire, " '", folder, "'"));
+        commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " '",
+                                own_path(), "' --serve ", wire, " '", folder, "'"));
       Peer peer(commands);
       peer.run(60000 / kBatch);
       const auto& answer = peer.answer();
@@ -130,26 +125,19 @@ int run(int argc, char** argv) {
     serve(argv[2], argv[3]);
     return 0;
   }
-  std::string folder = kFolder, json;
+  std::string folder = fashion_mnist_folder, json;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view option = argv[i];
     require(option == "--data" || option == "--json", "wire_bench", "unknown option '", option,
             "', expected --data FOLDER or --json FILE");
     (option == "--data" ? folder : json) = argv[i + 1];
   }
-  char self[4096] = {};
-  require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "wire_bench", "cannot read /proc/self/exe");
-  return compare(self, folder, json);
+  return compare(folder, json);
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
 }

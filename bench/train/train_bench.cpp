@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An epoch of LeNet on Fashion-MNIST as `lockstep train` runs it, data and all, against the same training in PyTorch;
 // and, with --seeds N, the test accuracy of both after ten epochs from N seeds.
-#include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -20,11 +18,10 @@
 #include "lockstep/train/trainer.h"
 #include "support/interleave.h"
 #include "support/peer.h"
+#include "support/program.h"
 
 namespace lockstep::bench {
 namespace {
-
-constexpr const char* kFolder = "/usr/share/datasets/fashion-mnist";
 
 // Answers "seconds of training, share of them spent waiting for data, test accuracy": the line is a number of epochs,
 // or, with ten epochs a run, a seed.
@@ -59,17 +56,17 @@ struct Contender {
 
 class Contenders {
  public:
-  Contenders(std::string self, std::string folder) : self_(std::move(self)), folder_(std::move(folder)) {}
+  explicit Contenders(std::string folder) : folder_(std::move(folder)) {}
 
   void add_lockstep(const char* name, int replicas, const char* devices, bool seeds = false) {
-    add(name, {text("'", self_, "' --serve '", folder_, "' ", replicas, " ", devices, " ", seeds)});
+    add(name, {text("'", own_path(), "' --serve '", folder_, "' ", replicas, " ", devices, " ", seeds)});
   }
   void add_torch(const char* name, const char* way, int world, int threads, const char* format) {
     std::vector<std::string> commands;
-    ++port_;
+    const int port = free_port();
     for (int rank = 0; rank < world; ++rank)
-      commands.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_TORCH_PEER "' ", way, " '", folder_, "' ", rank, " ",
-                              world, " ", port_, " ", threads, " ", format));
+      commands.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_PEERS "/torch_peer.py' ", way, " '", folder_, "' ",
+                              rank, " ", world, " ", port, " ", threads, " ", format));
     add(name, commands);
   }
   std::vector<Contender>& all() { return all_; }
@@ -79,14 +76,12 @@ class Contenders {
     all_.push_back({name, std::make_unique<Peer>(commands)});
   }
 
-  std::string self_;
   std::string folder_;
-  int port_ = 25000 + getpid() % 20000;
   std::vector<Contender> all_;
 };
 
-void compare_epochs(const std::string& self, const std::string& folder, nlohmann::json& results) {
-  Contenders made(self, folder);
+void compare_epochs(const std::string& folder, nlohmann::json& results) {
+  Contenders made(folder);
   made.add_lockstep("8 replicas (the default), 2 threads", 8, "cpu:2");
   made.add_lockstep("2 replicas, 2 threads", 2, "cpu:2");
   made.add_lockstep("8 replicas, 1 thread", 8, "cpu:1");
@@ -111,8 +106,8 @@ void compare_epochs(const std::string& self, const std::string& folder, nlohmann
   std::fflush(stdout);
 }
 
-void compare_accuracy(const std::string& self, const std::string& folder, int seeds, nlohmann::json& results) {
-  Contenders made(self, folder);
+void compare_accuracy(const std::string& folder, int seeds, nlohmann::json& results) {
+  Contenders made(folder);
   made.add_lockstep("Lockstep", 8, "cpu:2", true);
   made.add_torch("PyTorch", "accuracy", 1, 2, "channels_last");
   std::printf("the same, 10 epochs: test accuracy for seeds 0 to %d\n", seeds - 1);
@@ -138,7 +133,7 @@ int run(int argc, char** argv) {
     serve(argv[2], std::stoll(argv[3]), argv[4], std::string_view(argv[5]) == "1");
     return 0;
   }
-  std::string json, folder = kFolder, seeds = "0";
+  std::string json, folder = fashion_mnist_folder, seeds = "0";
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
     require((option == "--json" || option == "--data" || option == "--seeds") && i + 1 < argc, "train_bench", "got '",
@@ -146,15 +141,11 @@ int run(int argc, char** argv) {
     (option == "--json" ? json : option == "--data" ? folder : seeds) = argv[i + 1];
   }
   nlohmann::json results = nlohmann::json::array();
-  if (!std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) {
-    std::printf("no Fashion-MNIST in %s (Debian: dataset-fashion-mnist): nothing was measured\n", folder.c_str());
-  } else {
-    char self[4096] = {};
-    require(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "train_bench", "cannot read /proc/self/exe");
+  if (has_fashion_mnist(folder)) {
     if (const int count = std::stoi(seeds); count > 0)
-      compare_accuracy(self, folder, count, results);
+      compare_accuracy(folder, count, results);
     else
-      compare_epochs(self, folder, results);
+      compare_epochs(folder, results);
   }
   if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
   return 0;
@@ -164,10 +155,5 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
 }
