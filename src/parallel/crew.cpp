@@ -42,6 +42,7 @@ bool Crew::hand_over() noexcept {
 void Crew::enter(int64_t member) {
   {
     const std::lock_guard lock(mutex_);
+    check_running();
     if (free_ > 0) {
       --free_;
       return;
@@ -62,6 +63,7 @@ void Crew::leave() {
   if (arrived_ > 0 && !stopped_) refuse_to_wait(purpose_);
 }
 
+// Whoever has left never comes.
 void Crew::refuse_to_wait(const char* what) const {
   fail(what, left_, left_ == 1 ? " replica has" : " replicas have",
        " returned while others wait in this call, expected the same calls in the same order on every replica");
@@ -139,14 +141,15 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
   }
   for (;;) {
     std::shared_ptr<Stage> stage;
-    bool sleeps = false;
+    bool sleeps;
     {
       const std::lock_guard lock(mutex_);
       check_running();
       if (meetings_ != meeting) return;
       seen = change_;
       stage = stage_;
-      sleeps_[member] = sleeps = !stage && hand_over();
+      sleeps = !stage && hand_over();
+      sleeps_[member] = sleeps;
     }
     if (sleeps) return await_turn(member);
     if (stage) help(*stage, member, work);
