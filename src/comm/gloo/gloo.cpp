@@ -71,6 +71,11 @@ class Register {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
+// What torch adds to a message is where it was thrown.
+std::string first_line(const std::string& message) {
+  return message.substr(0, message.find('\n'));
+}
+
 class GlooPending : public Pending {
  public:
   explicit GlooPending(std::shared_ptr<Register> open) : open_(std::move(open)) {}
@@ -99,8 +104,6 @@ class GlooPending : public Pending {
   }
 
  private:
-  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
   std::shared_ptr<Register> open_;
   std::vector<int> peers_;
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
@@ -200,7 +203,7 @@ class GlooTransport : public Transport {
     } catch (const TransportFailure&) {
       throw;
     } catch (const std::exception& error) {
-      throw TransportFailure(peer, error.what());
+      throw TransportFailure(peer, first_line(error.what()));
     }
   }
 
@@ -229,8 +232,7 @@ std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::St
     try {
       made = std::make_shared<GlooTransport>(round, rank, size, address, timeout);
     } catch (const std::exception& error) {
-      why = error.what();
-      why = why.substr(0, why.find('\n'));
+      why = first_line(error.what());
     }
     try {
       if (!made) round->add("failed", 1);
@@ -239,7 +241,7 @@ std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::St
       if (round->add("failed", 0) == 0) return made;
       if (made) why = "another rank did not";
     } catch (const std::exception& error) {
-      if (made) why = text("not all have come: ", error.what());
+      if (made) why = text("not all have come: ", first_line(error.what()));
       break;
     }
   }
