@@ -52,7 +52,7 @@ void ShortcutImpl::reset() {
   norm_ = register_module("1", BatchNorm(BatchNormOptions{.num_features = out_, .momentum = options_.bn_momentum}));
 }
 
-ResidualBlockImpl::ResidualBlockImpl(BlockKind kind, const BlockOptions& options) : options_(options) {
+ResidualBlockImpl::ResidualBlockImpl(const BlockOptions& options, BlockKind kind) : options_(options) {
   const int64_t planes = options.planes, dilation = options.dilation;
   if (kind == BlockKind::basic)
     stages_ = {{3, planes, options.stride, dilation}, {3, planes, 1, dilation}};

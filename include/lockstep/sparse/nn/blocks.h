@@ -58,7 +58,8 @@ enum class BlockKind {
 /// Where stride or channels change the input goes through `downsample`.
 class ResidualBlockImpl : public torch::nn::Cloneable<ResidualBlockImpl> {
  public:
-  ResidualBlockImpl(BlockKind kind, const BlockOptions& options);
+  using Options = BlockOptions;
+  ResidualBlockImpl(const BlockOptions& options, BlockKind kind);
   void reset() override;
   SparseTensor forward(const SparseTensor& x);
   int64_t out_channels() const { return stages_.back().out_channels; }
@@ -75,19 +76,8 @@ class ResidualBlockImpl : public torch::nn::Cloneable<ResidualBlockImpl> {
   Shortcut downsample_{nullptr};
 };
 
-/// A holder that makes one kind.
-template <BlockKind kKind>
-class BlockOfKind : public torch::nn::ModuleHolder<ResidualBlockImpl> {
- public:
-  using Impl = ResidualBlockImpl;
-  BlockOfKind(std::nullptr_t) : ModuleHolder(nullptr) {}  // NOLINT(google-explicit-constructor)
-  BlockOfKind(std::shared_ptr<ResidualBlockImpl> module)  // NOLINT(google-explicit-constructor)
-      : ModuleHolder(std::move(module)) {}
-  explicit BlockOfKind(const BlockOptions& options)
-      : ModuleHolder(std::make_shared<ResidualBlockImpl>(kKind, options)) {}
-};
-using BasicBlock = BlockOfKind<BlockKind::basic>;
-using Bottleneck = BlockOfKind<BlockKind::bottleneck>;
+using BasicBlock = HolderOfKind<ResidualBlockImpl, BlockKind::basic>;
+using Bottleneck = HolderOfKind<ResidualBlockImpl, BlockKind::bottleneck>;
 
 /// sin(x kernel + bias) coef: kernel [in, out], bias and coef [1, out].
 class SinusoidalImpl : public torch::nn::Cloneable<SinusoidalImpl> {

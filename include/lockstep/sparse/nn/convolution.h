@@ -7,6 +7,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/nn/holder.h"
 
 /// Layers with weights, as torch modules that take and give sparse tensors. Parameters have MinkowskiEngine's names and
 /// shapes: `kernel` [K, Cin, Cout] ([Cin, Cout] where K = 1; [K, C] of a channelwise layer), `bias` [1, Cout].
@@ -57,6 +58,7 @@ enum class ConvolutionKind {
 
 class ConvolutionImpl : public torch::nn::Cloneable<ConvolutionImpl>, public ConvolutionBase {
  public:
+  using Options = ConvolutionOptions;
   explicit ConvolutionImpl(ConvolutionOptions options, ConvolutionKind kind = ConvolutionKind::forward);
   void reset() override;
   void reset_parameters();
@@ -71,19 +73,8 @@ class ConvolutionImpl : public torch::nn::Cloneable<ConvolutionImpl>, public Con
 };
 TORCH_MODULE(Convolution);
 
-/// A holder that makes one kind. All kinds are one type of module, so that copies keep theirs.
-template <ConvolutionKind kKind>
-class ConvolutionOfKind : public torch::nn::ModuleHolder<ConvolutionImpl> {
- public:
-  using Impl = ConvolutionImpl;
-  ConvolutionOfKind(std::nullptr_t) : ModuleHolder(nullptr) {}  // NOLINT(google-explicit-constructor)
-  ConvolutionOfKind(std::shared_ptr<ConvolutionImpl> module)    // NOLINT(google-explicit-constructor)
-      : ModuleHolder(std::move(module)) {}
-  explicit ConvolutionOfKind(ConvolutionOptions options)
-      : ModuleHolder(std::make_shared<ConvolutionImpl>(std::move(options), kKind)) {}
-};
-using ConvolutionTranspose = ConvolutionOfKind<ConvolutionKind::transposed>;
-using GenerativeConvolutionTranspose = ConvolutionOfKind<ConvolutionKind::generative>;
+using ConvolutionTranspose = HolderOfKind<ConvolutionImpl, ConvolutionKind::transposed>;
+using GenerativeConvolutionTranspose = HolderOfKind<ConvolutionImpl, ConvolutionKind::generative>;
 
 class ChannelwiseConvolutionImpl : public torch::nn::Cloneable<ChannelwiseConvolutionImpl>, public ConvolutionBase {
  public:
