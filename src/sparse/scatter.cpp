@@ -3,6 +3,7 @@
 #include <ATen/ops/nonzero.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/tree.h"
@@ -15,13 +16,6 @@
 
 namespace lockstep::sparse {
 namespace {
-
-/// Sizes differ by at most one, the first shares are larger.
-Span share_of(int64_t entries, size_t share, size_t shares) {
-  const int64_t number = static_cast<int64_t>(share), count = static_cast<int64_t>(shares);
-  const int64_t begin = number * (entries / count) + std::min(number, entries % count);
-  return {begin, begin + entries / count + (number < entries % count ? 1 : 0)};
-}
 
 /// The rows of the batch entries in `span`, ascending.
 at::Tensor rows_in(const at::Tensor& batch, Span span) {
@@ -66,8 +60,9 @@ std::vector<SparseTensor> lockstep_scatter(const SparseTensor& x, const std::vec
   check_dim("scatter", dim);
   std::vector<SparseTensor> shares;
   const at::Tensor coordinates = x.coordinates(), batch = coordinates.select(1, 0);
+  const auto cut = Placement::even(x.batch_size(), std::ssize(devices));
   for (size_t r = 0; r < devices.size(); ++r) {
-    const Span span = share_of(x.batch_size(), r, devices.size());
+    const Span span = cut.block(static_cast<int64_t>(r));
     const at::Tensor rows = rows_in(batch, span);
     CoordinateManagerPtr manager = new_manager(x.dimension(), span.size());
     const CoordinateMapKey key =
@@ -83,9 +78,11 @@ std::vector<at::Tensor> scatter_rows(const at::Tensor& rows, const SparseTensor&
           describe(rows), ", expected ", x.size(), " rows, one for each point of ", x.to_string());
   std::vector<at::Tensor> shares;
   const at::Tensor batch = x.coordinates().select(1, 0);
-  for (size_t r = 0; r < devices.size(); ++r)
-    shares.push_back(
-        rows.index_select(0, rows_in(batch, share_of(x.batch_size(), r, devices.size()))).to(devices[r].torch()));
+  const auto cut = Placement::even(x.batch_size(), std::ssize(devices));
+  for (size_t r = 0; r < devices.size(); ++r) {
+    const at::Tensor mine = rows_in(batch, cut.block(static_cast<int64_t>(r)));
+    shares.push_back(rows.index_select(0, mine).to(devices[r].torch()));
+  }
   return shares;
 }
 
@@ -112,8 +109,9 @@ std::vector<TensorField> lockstep_scatter(const TensorField& x, const std::vecto
   check_dim("scatter", dim);
   std::vector<TensorField> shares;
   const at::Tensor batch = x.coordinates().select(1, 0);
+  const auto cut = Placement::even(batch_size_of(x), std::ssize(devices));
   for (size_t r = 0; r < devices.size(); ++r) {
-    const Span span = share_of(batch_size_of(x), r, devices.size());
+    const Span span = cut.block(static_cast<int64_t>(r));
     const at::Tensor rows = rows_in(batch, span);
     shares.emplace_back(take_run(x.features(), rows).to(devices[r].torch()),
                         move_batch(x.coordinates().index_select(0, rows), -span.begin),
