@@ -15,16 +15,19 @@
 namespace lockstep::sparse::cuda {
 namespace {
 
+std::shared_ptr<const KeysOnDevice> upload_keys(const SortedKeys& sorted, const CoordinateMap& map, at::Device device) {
+  const int64_t size = map.size();
+  const at::Tensor keys = sorted.layout.wide() ? upload(sorted.wide.data(), size, at::kLong, device)
+                                               : upload(sorted.narrow.data(), size, at::kLong, device);
+  const at::Tensor places = map.order().empty() ? at::Tensor() : upload(map.order().data(), size, at::kInt, device);
+  return std::make_shared<KeysOnDevice>(KeysOnDevice{keys, places, OnStream({keys, places})});
+}
+
 /// Keys of a map in a layout that may be another one than its own.
 std::shared_ptr<const KeysOnDevice> keys_in_layout(const CoordinateMap& map, const KeyLayout& layout,
                                                    at::Device device) {
   if (map.keys().layout == layout) return keys_on_device(map, device);
-  const SortedKeys packed = repack(map.keys(), layout);
-  at::Tensor keys = layout.wide() ? upload(packed.wide.data(), map.size(), at::kLong, device)
-                                  : upload(packed.narrow.data(), map.size(), at::kLong, device);
-  at::Tensor order;
-  if (!map.order().empty()) order = upload(map.order().data(), map.size(), at::kInt, device);
-  return std::make_shared<KeysOnDevice>(KeysOnDevice{keys, order, OnStream({keys, order})});
+  return upload_keys(repack(map.keys(), layout), map, device);
 }
 
 struct Found {
@@ -102,14 +105,7 @@ TableOnDevice arrange(const KernelMap& map, const Found& found, cudaStream_t str
 }  // namespace
 
 std::shared_ptr<const KeysOnDevice> keys_on_device(const CoordinateMap& map, at::Device device) {
-  return map.device_copies().get<KeysOnDevice>(device.index(), [&] {
-    const SortedKeys& sorted = map.keys();
-    at::Tensor keys = sorted.layout.wide() ? upload(sorted.wide.data(), map.size(), at::kLong, device)
-                                           : upload(sorted.narrow.data(), map.size(), at::kLong, device);
-    at::Tensor order;
-    if (!map.order().empty()) order = upload(map.order().data(), map.size(), at::kInt, device);
-    return std::make_shared<KeysOnDevice>(KeysOnDevice{keys, order, OnStream({keys, order})});
-  });
+  return map.device_copies().get<KeysOnDevice>(device.index(), [&] { return upload_keys(map.keys(), map, device); });
 }
 
 std::shared_ptr<const TableOnDevice> table_on_device(const KernelMap& map, at::Device device) {

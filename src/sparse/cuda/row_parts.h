@@ -38,7 +38,16 @@ struct RowTable {
   }
 };
 
-/// sums[piece][c] = sum of w x over the piece; straight into y where every row is one piece.
+/// A piece's sum: into `sums` for JoinPieces, straight into y where every row is one piece and there are no `sums`.
+template <class Storage>
+LOCKSTEP_HOST_DEVICE void put_sum(Compute<Storage> sum, int64_t i, Compute<Storage>* sums, Storage* y) {
+  if (sums == nullptr)
+    y[i] = static_cast<Storage>(sum);
+  else
+    sums[i] = sum;
+}
+
+/// sums[piece][c] = sum of w x over the piece.
 template <class Storage>
 struct SumPiece {
   RowTable table;
@@ -56,10 +65,7 @@ struct SumPiece {
       const T value = static_cast<T>(x[table.columns[place] * channels + c]);
       sum = weights == nullptr ? sum + value : multiply_add(static_cast<T>(weights[table.entry(place)]), value, sum);
     }
-    if (sums == nullptr)
-      y[i] = static_cast<Storage>(sum);
-    else
-      sums[i] = sum;
+    put_sum(sum, i, sums, y);
   }
 };
 
@@ -81,10 +87,7 @@ struct SumChosen {
       const int64_t from = table.columns[place] * channels + c;
       if (chosen[from] == table.entry(place)) sum += static_cast<T>(g[from]);
     }
-    if (sums == nullptr)
-      y[i] = static_cast<Storage>(sum);
-    else
-      sums[i] = sum;
+    put_sum(sum, i, sums, y);
   }
 };
 

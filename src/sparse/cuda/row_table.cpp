@@ -48,9 +48,8 @@ std::shared_ptr<const RowsOnDevice> rows_on_device(const RowMap& map, at::Device
 at::Tensor row_lengths(const RowMap& map, at::Device device, at::ScalarType type) {
   const c10::cuda::CUDAGuard guard(device);
   const auto lengths = map.device_copies().get<RowLengths>(device.index(), [&] {
-    std::vector<int64_t> counts(map.out_size());
-    for (int64_t row = 0; row < map.out_size(); ++row) counts[row] = map.bounds()[row + 1] - map.bounds()[row];
-    const at::Tensor values = upload(counts.data(), map.out_size(), at::kLong, device);
+    const at::Tensor counts = map.row_lengths(at::kLong);
+    const at::Tensor values = upload(counts.const_data_ptr<int64_t>(), map.out_size(), at::kLong, device);
     return std::make_shared<RowLengths>(RowLengths{values, OnStream({values})});
   });
   lengths->stream.use();
