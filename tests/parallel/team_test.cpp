@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R replicas against one device on the joined batch, and what a team says to its caller's mistakes.
+// R replicas against one device on the joined batch.
 #include "lockstep/parallel/team.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/replica_error.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -265,49 +264,6 @@ TEST(Team, KeepsTiedWeightsTied) {
   });
 }
 
-TEST(Team, NamesTheReplicaThatFailed) {
-  const auto team = Team::create({.replicas = 4, .devices = "cpu:2"});
-  try {
-    team.run([&](Replica& me) {
-      me.barrier();
-      if (me.number() == 2) throw std::runtime_error("no more cheese");
-      me.barrier();
-    });
-    FAIL() << "nothing was thrown";
-  } catch (const ReplicaError& error) {
-    EXPECT_EQ(error.replica(), 2);
-    EXPECT_STREQ(error.what(), "replica 2: no more cheese");
-  }
-  std::atomic<int> ran = 0;
-  team.run([&](Replica& me) {  // the team is whole again
-    me.barrier();
-    ++ran;
-  });
-  EXPECT_EQ(ran, 4);
-}
-
-TEST(Team, TurnsDifferentCallsIntoAnError) {
-  const auto team = Team::create({.replicas = 2, .devices = "cpu:2"});
-  EXPECT_THAT(
-      [&] { team.run([](Replica& me) { me.number() == 0 ? me.barrier() : (void)me.all_gather(torch::zeros({1})); }); },
-      ThrowsMessage<ReplicaError>(HasSubstr("expected the same calls in the same order on every replica")));
-  EXPECT_THAT(
-      [&] {
-        team.run([](Replica& me) {
-          if (me.number() == 0) me.barrier();
-        });
-      },
-      ThrowsMessage<ReplicaError>(HasSubstr("1 replica has returned while others wait in this call")));
-}
-
-TEST(Team, SaysWhatIsWrongWithItsOptions) {
-  const auto message = [](const char* text) { return ThrowsMessage<Error>(HasSubstr(text)); };
-  EXPECT_THAT([] { Team::create({.replicas = 0}); }, message("replicas is 0, expected at least 1"));
-  EXPECT_THAT([] { Team::create({.replicas = 4, .blocks = {3, 1}}); }, message("expected 1 (one a process) with 4"));
-  EXPECT_THAT([] { Team::create({.replicas = 1, .devices = "gpu"}); }, message("gpu"));
-  EXPECT_EQ(Team::create({.replicas = 8, .devices = "cpu:2"}).describe(), "8 replicas on 2 threads");
-}
-
 TEST(Team, EvaluatesEachExampleOnce) {
   for (const int64_t examples : {1, 7, 100}) {
     Team::create({.replicas = 3, .devices = "cpu:2"}).run([&](Replica& me) {
@@ -379,33 +335,6 @@ TEST(Team, ResumesFromItsState) {
     if (me.number() == 0) got = copy(*net);
   });
   expect_equal(got, whole.weights);
-}
-
-TEST(Team, RefusesParametersThatCameLater) {
-  EXPECT_THAT(
-      [] {
-        Team::create({.devices = "cpu:1"}).run([](Replica& me) {
-          auto net = me.share(make());
-          auto optimizer = me.optimizer(Sgd{});
-          net->register_parameter("late", torch::zeros({2}));
-          me.step(net->forward(batch(2).inputs).sum(), optimizer);
-        });
-      },
-      ThrowsMessage<ReplicaError>(HasSubstr("register every parameter before share()")));
-}
-
-TEST(Team, RefusesModulesThatCameLaterIfTheyHaveParameters) {
-  const auto step_with = [](const std::shared_ptr<torch::nn::Module>& late) {
-    Team::create({.devices = "cpu:1"}).run([&](Replica& me) {
-      auto net = me.share(make(torch::kFloat));
-      auto optimizer = me.optimizer(Sgd{});
-      net->conv->register_module("late", late);
-      me.step(net->forward(batch(2, torch::kFloat).inputs).sum(), optimizer);
-    });
-  };
-  EXPECT_THAT([&] { step_with(torch::nn::Linear(2, 2).ptr()); },
-              ThrowsMessage<ReplicaError>(HasSubstr("the network has 6 parameters, 4 when it was shared")));
-  step_with(torch::nn::ReLU().ptr());
 }
 
 }  // namespace
