@@ -17,7 +17,7 @@ constexpr auto kSpin = std::chrono::microseconds(60);
 
 Crew::Crew(int64_t members, int64_t permits)
     : members_(members), free_(std::min(permits, members)), sleeps_(members, false), wants_(members, false) {
-  for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<std::counting_semaphore<>>(0));
+  for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<Turn>());
 }
 
 void Crew::check_running() const {
@@ -25,21 +25,22 @@ void Crew::check_running() const {
 }
 
 void Crew::await_turn(int64_t member) {
-  turn_[member]->acquire();
+  turn_[member]->await();
   check_running();
 }
 
-bool Crew::hand_over() noexcept {
+bool Crew::hand_over(Turn::Core core) noexcept {
   for (int64_t m = 0; m < members_; ++m)
     if (wants_[m]) {
       wants_[m] = false;
-      turn_[m]->release();
+      turn_[m]->give(core);
       return true;
     }
   return false;
 }
 
 void Crew::enter(int64_t member) {
+  turn_[member]->enroll();
   {
     const std::lock_guard lock(mutex_);
     check_running();
@@ -58,7 +59,7 @@ void Crew::enter(int64_t member) {
 
 void Crew::leave() {
   const std::lock_guard lock(mutex_);
-  if (!hand_over()) ++free_;
+  if (!hand_over(Turn::Core::mine)) ++free_;
   ++left_;
   if (arrived_ > 0 && !stopped_) refuse_to_wait(purpose_);
 }
@@ -97,7 +98,7 @@ void Crew::finish() {
   stage_.reset();
   ++meetings_;
   wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
-  while (free_ > 0 && hand_over()) --free_;
+  while (free_ > 0 && hand_over(Turn::Core::any)) --free_;
   ++change_;
   change_.notify_all();
 }
@@ -148,7 +149,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
       if (meetings_ != meeting) return;
       seen = change_;
       stage = stage_;
-      sleeps = !stage && hand_over();
+      sleeps = !stage && hand_over(Turn::Core::mine);
       sleeps_[member] = sleeps;
     }
     if (sleeps) return await_turn(member);
@@ -164,7 +165,7 @@ void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
   error_ = std::move(error);
   ++change_;
   change_.notify_all();
-  for (const auto& turn : turn_) turn->release();
+  for (const auto& turn : turn_) turn->give(Turn::Core::any);
 }
 
 }  // namespace lockstep::parallel

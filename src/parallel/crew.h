@@ -7,12 +7,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "lockstep/core/timeline.h"
+#include "parallel/turn.h"
 
 namespace lockstep::parallel {
 
@@ -71,7 +71,7 @@ class Crew {
   };
 
   void await_turn(int64_t member);
-  bool hand_over() noexcept;
+  bool hand_over(Turn::Core core) noexcept;
   void publish(Job job);
   void finish();
   void help(Stage& stage, int64_t member, Phase work);
@@ -91,9 +91,9 @@ class Crew {
 
   // Permits: members that could go on are handed one each, the lowest first.
   int64_t free_;
-  std::vector<bool> sleeps_;                                      // through the meeting under way, without a permit
-  std::vector<bool> wants_;                                       // a permit
-  std::vector<std::unique_ptr<std::counting_semaphore<>>> turn_;  // what a member sleeps on until it is handed one
+  std::vector<bool> sleeps_;                 // through the meeting under way, without a permit
+  std::vector<bool> wants_;                  // a permit
+  std::vector<std::unique_ptr<Turn>> turn_;  // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};
   int64_t failed_member_ = -1;

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+
+namespace lockstep::parallel {
+
+/// What one thread sleeps on until another lets it go on.
+///
+/// Whoever hands on its permit is about to sleep, so its core is about to be free. The scheduler does not know that: it
+/// likes to wake a thread where it ran last, and where other programs keep the cores busy, two threads with a permit
+/// each then share one of them for many milliseconds. So the next one may be bound to its predecessor's core until it
+/// runs there.
+class Turn {
+ public:
+  enum class Core { any, mine };
+
+  Turn() { sem_init(&given_, 0, 0); }
+  ~Turn() { sem_destroy(&given_); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  /// Says that the calling thread is the one that will wait here.
+  void enroll() noexcept;
+
+  void await();
+
+  /// Lets it go on, now or when it comes to wait; `Core::mine` on the caller's core, at first.
+  void give(Core core) noexcept;
+
+ private:
+  sem_t given_;  // std::counting_semaphore yields before it sleeps: to whoever is on this core, for a whole time slice
+  pthread_t thread_{};
+  cpu_set_t allowed_{};  // the cores it may run on
+  bool bound_ = false;
+};
+
+}  // namespace lockstep::parallel
