@@ -254,6 +254,31 @@ RowMapPtr CoordinateManager::origin_map(const CoordinateMapKey& key) {
   return row_maps_.emplace(RowKey{key, origin, true}, std::move(made)).first->second;
 }
 
+CoordinateManager::Snapshot CoordinateManager::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  Snapshot snapshot{{maps_.begin(), maps_.end()}, {}, batch_size_};
+  for (const auto& [from, to] : strided_) snapshot.strided.push_back({from.first, from.second, to});
+  return snapshot;
+}
+
+void CoordinateManager::restore(const Snapshot& snapshot) {
+  const char* name = "CoordinateManager::restore";
+  set_batch_size(snapshot.batch_size);
+  const std::lock_guard lock(mutex_);
+  require(maps_.empty(), name, "the manager has ", maps_.size(), " maps, expected an empty one");
+  for (const auto& [key, map] : snapshot.maps) {
+    require(map != nullptr && map->dimension() == dimension_ &&
+                static_cast<int64_t>(key.tensor_stride.size()) == dimension_,
+            name, "map '", key.to_string(), "' is not one of ", dimension_, " axes");
+    maps_.emplace(key, map);
+  }
+  for (const Snapshot::Strided& each : snapshot.strided) {
+    static_cast<void>(find(each.from));
+    static_cast<void>(find(each.to));
+    strided_.emplace(std::pair{each.from, each.stride}, each.to);
+  }
+}
+
 CoordinateManager::Statistics CoordinateManager::statistics() const {
   const std::lock_guard lock(mutex_);
   Statistics sum;

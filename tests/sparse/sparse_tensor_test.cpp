@@ -268,6 +268,25 @@ TEST(CoordinateManager, CachesMapsAndExplainsItself) {
   EXPECT_EQ(manager.size(generated), 8 * manager.size(coarse));
 }
 
+TEST(CoordinateManager, IsRestoredFromItsSnapshotWithItsKeys) {
+  const SparseTensor x = make(50, 3, 1, 2);
+  CoordinateManager& manager = *x.manager();
+  manager.set_batch_size(5);
+  const CoordinateMapKey coarse = manager.stride(x.key(), {2, 2, 2});
+  CoordinateManager copy(3);
+  copy.restore(manager.snapshot());
+  EXPECT_EQ(copy.keys(), manager.keys());
+  EXPECT_EQ(copy.batch_size(), 5);
+  EXPECT_EQ(copy.map(coarse), manager.map(coarse));  // maps never change: they are shared
+  EXPECT_EQ(copy.stride(x.key(), {2, 2, 2}), coarse);
+  EXPECT_EQ(copy.keys(), manager.keys());
+  EXPECT_THROW(copy.restore(manager.snapshot()), Error);                  // not empty
+  EXPECT_THROW(CoordinateManager(2).restore(manager.snapshot()), Error);  // other axes
+  CoordinateManager::Snapshot broken = manager.snapshot();
+  broken.maps.pop_back();
+  EXPECT_THROW(CoordinateManager(3).restore(broken), Error);
+}
+
 TEST(TensorField, BecomesSparseAndIsSlicedBack) {
   at::manual_seed(5);
   const at::Tensor points = at::cat({at::randint(0, 2, {80, 1}).to(at::kFloat), at::randn({80, 2}) * 2}, 1);

@@ -90,6 +90,22 @@ class CoordinateManager {
   /// Rows of the origin take all rows of `key` with their batch index.
   RowMapPtr origin_map(const CoordinateMapKey& key);
 
+  /// What makes another manager this one again: the maps, which of them came from which by a stride, and the batch
+  /// size. Kernel maps and the like are made anew when they are asked for.
+  struct Snapshot {
+    struct Strided {
+      CoordinateMapKey from;
+      AxisValues stride;
+      CoordinateMapKey to;
+    };
+    std::vector<std::pair<CoordinateMapKey, CoordinateMapPtr>> maps;
+    std::vector<Strided> strided;
+    int64_t batch_size = 0;
+  };
+  Snapshot snapshot() const;
+  /// Throws Error unless this manager is empty, the maps have its dimension, and strides are between maps given.
+  void restore(const Snapshot& snapshot);
+
   struct Statistics {
     int64_t coordinate_maps = 0, kernel_maps = 0, row_maps = 0, pairs = 0, bytes = 0;
     int64_t hits = 0, misses = 0;  ///< of kernel and row maps asked for
