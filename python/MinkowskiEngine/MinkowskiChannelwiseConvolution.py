@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The depthwise convolution."""
+from __future__ import annotations
+
+import math
+from typing import Union
+
+import torch
+from torch.nn import Parameter
+
+from lockstep import _C
+from lockstep._C import CoordinateMapKey
+
+from ._enums import RegionType
+from .MinkowskiCommon import MinkowskiModuleBase
+from .MinkowskiKernelGenerator import KernelGenerator
+from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
+
+
+class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
+    """A convolution of each channel with a kernel of its own: `kernel` [K, C], `bias` [1, C] or None."""
+
+    def __init__(
+        self,
+        in_channels,
+        kernel_size=-1,
+        stride=1,
+        dilation=1,
+        bias=False,
+        kernel_generator=None,
+        dimension=-1,
+    ):
+        super().__init__()
+        assert dimension is not None and dimension > 0, f"dimension must be a positive integer, {dimension}"
+        if kernel_generator is None:
+            kernel_generator = KernelGenerator(
+                kernel_size=kernel_size, stride=stride, dilation=dilation, dimension=dimension
+            )
+        self.kernel_generator = kernel_generator
+        self.in_channels = in_channels
+        self.dimension = dimension
+        self.kernel = Parameter(torch.empty(kernel_generator.kernel_volume, in_channels))
+        self.bias = Parameter(torch.empty(1, in_channels)) if bias else None
+        self.reset_parameters()
+
+    def forward(
+        self,
+        input: SparseTensor,
+        coords: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
+    ):
+        """[N, C] -> [M, C], at `coords` where they are given."""
+        assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
+        assert input.D == self.dimension, f"input has {input.D} axes, expected {self.dimension}"
+        assert self.in_channels == input.shape[1], (
+            f"Channel size mismatch {self.in_channels} != {input.shape[1]}"
+        )
+        out_key = _get_coordinate_map_key(input, coords)
+        features = _C.channelwise_convolution(
+            input.F,
+            self.kernel,
+            self.bias,
+            input._manager._manager,
+            input.coordinate_map_key,
+            out_key,
+            self.kernel_generator.geometry(),
+        )
+        return SparseTensor._make(features, out_key, input._manager)
+
+    def reset_parameters(self, is_transpose=False):
+        with torch.no_grad():
+            bound = 1.0 / math.sqrt(self.in_channels * self.kernel_generator.kernel_volume)
+            self.kernel.uniform_(-bound, bound)
+            if self.bias is not None:
+                self.bias.uniform_(-bound, bound)
+
+    def __repr__(self):
+        generator = self.kernel_generator
+        shape = (
+            f"kernel_volume={generator.kernel_volume}"
+            if generator.region_type == RegionType.CUSTOM
+            else f"kernel_size={generator.kernel_size}"
+        )
+        return (
+            f"{self.__class__.__name__}(in={self.in_channels}, region_type={generator.region_type}, {shape}, "
+            f"stride={generator.kernel_stride}, dilation={generator.kernel_dilation})"
+        )

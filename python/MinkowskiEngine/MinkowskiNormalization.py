@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalisation layers."""
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+from torch.nn import Module
+
+from lockstep import _C
+from lockstep._C import CoordinateMapKey
+from lockstep.sync_batch_norm import SyncBatchNorm
+
+from ._enums import PoolingMode
+from .MinkowskiBroadcast import MinkowskiBroadcastAddition, MinkowskiBroadcastMultiplication
+from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
+from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiPooling import MinkowskiGlobalAvgPooling
+from .MinkowskiSparseTensor import SparseTensor
+
+
+class _BatchNorm1d(nn.BatchNorm1d):
+    """torch's batch norm, computed by the engine: sums in float64, the same bits for any number of threads."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(input)
+        training = self.training or self.running_mean is None
+        if training and len(input) == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.size()}")
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        update = not self.training or self.track_running_stats
+        mean, variance = (self.running_mean, self.running_var) if update else (None, None)
+        return _C.batch_norm(input, self.weight, self.bias, mean, variance, training, momentum, self.eps)
+
+
+class MinkowskiBatchNorm(Module):
+    """Batch norm of features [N, C] over all points, as `bn`; arguments are those of torch.nn.BatchNorm1d."""
+
+    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True):
+        super().__init__()
+        self.bn = _BatchNorm1d(
+            num_features, eps=eps, momentum=momentum, affine=affine, track_running_stats=track_running_stats
+        )
+
+    def forward(self, input):
+        return input._like(self.bn(input.F))
+
+    def __repr__(self):
+        bn = self.bn
+        return (
+            f"{self.__class__.__name__}({bn.num_features}, eps={bn.eps}, momentum={bn.momentum}, affine={bn.affine}, "
+            f"track_running_stats={bn.track_running_stats})"
+        )
+
+
+class MinkowskiSyncBatchNorm(MinkowskiBatchNorm):
+    """Batch norm whose statistics are those of all replicas' points together: of the processes of a group
+    (torch.distributed with any backend), or of the threads of lockstep.parallel.parallel_apply. A replica without points
+    takes part. Elsewhere it is an ordinary batch norm."""
+
+    def __init__(
+        self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, process_group=None
+    ):
+        Module.__init__(self)
+        self.bn = SyncBatchNorm(
+            num_features,
+            eps=eps,
+            momentum=momentum,
+            affine=affine,
+            track_running_stats=track_running_stats,
+            process_group=process_group,
+        )
+
+    def forward(self, input):
+        return input._like(self.bn(input.F))
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """The module with each MinkowskiBatchNorm in it replaced by a synchronised one, which takes over its parameters
+        and buffers, the same objects."""
+        if isinstance(module, MinkowskiBatchNorm) and not isinstance(module, MinkowskiSyncBatchNorm):
+            bn = module.bn
+            converted = cls(bn.num_features, bn.eps, bn.momentum, bn.affine, bn.track_running_stats, process_group)
+            converted.bn.take_over(bn)
+            converted.train(module.training)
+            return converted
+        for name, child in module.named_children():
+            converted = cls.convert_sync_batchnorm(child, process_group)
+            if converted is not child:
+                setattr(module, name, converted)
+        return module
+
+
+class MinkowskiInstanceNormFunction(EngineFunction):
+    """Each batch entry's channels to mean 0 and variance 1."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        in_feat: torch.Tensor,
+        in_coords_key: CoordinateMapKey,
+        glob_coords_key: CoordinateMapKey = None,
+        coords_manager: CoordinateManager = None,
+        gpooling_mode=PoolingMode.GLOBAL_AVG_POOLING_KERNEL,
+    ):
+        return _C.instance_norm(in_feat, coords_manager._manager, in_coords_key, None, None, 1e-8)
+
+
+class MinkowskiStableInstanceNorm(MinkowskiModuleBase):
+    """Instance norm put together of poolings and broadcasts: `weight` and `bias` [1, C]."""
+
+    def __init__(self, num_features):
+        super().__init__()
+        self.num_features = num_features
+        self.eps = 1e-6
+        self.weight = nn.Parameter(torch.ones(1, num_features))
+        self.bias = nn.Parameter(torch.zeros(1, num_features))
+        self.mean_in = MinkowskiGlobalAvgPooling()
+        self.glob_sum = MinkowskiBroadcastAddition()
+        self.glob_sum2 = MinkowskiBroadcastAddition()
+        self.glob_mean = MinkowskiGlobalAvgPooling()
+        self.glob_times = MinkowskiBroadcastMultiplication()
+        self.reset_parameters()
+
+    def __repr__(self):
+        return f"{self.__class__.__name__}(nchannels={self.num_features})"
+
+    def reset_parameters(self):
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x):
+        minus_mean = self.mean_in(-x)
+        variance = self.glob_mean(self.glob_sum(x, minus_mean) ** 2)
+        inverse_deviation = variance._like((variance.F + self.eps).rsqrt())
+        normal = self.glob_times(self.glob_sum2(x, minus_mean), inverse_deviation)
+        return x._like(normal.F * self.weight + self.bias)
+
+
+class MinkowskiInstanceNorm(MinkowskiModuleBase):
+    """Each batch entry's channels to mean 0 and variance 1, times `weight`, plus `bias`, [1, C] each."""
+
+    def __init__(self, num_features):
+        super().__init__()
+        self.num_features = num_features
+        self.weight = nn.Parameter(torch.ones(1, num_features))
+        self.bias = nn.Parameter(torch.zeros(1, num_features))
+        self.reset_parameters()
+
+    @property
+    def inst_norm(self):
+        """The function of this layer."""
+        return MinkowskiInstanceNormFunction()
+
+    def __repr__(self):
+        return f"{self.__class__.__name__}(nchannels={self.num_features})"
+
+    def reset_parameters(self):
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, input: SparseTensor):
+        assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
+        normal = MinkowskiInstanceNormFunction.apply(input.F, input.coordinate_map_key, None, input._manager)
+        return input._like(normal * self.weight + self.bias)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pooling: over a kernel's neighbourhood, over whole batch entries, and back."""
+from __future__ import annotations
+
+from typing import Union
+
+import torch
+
+from lockstep import _C
+from lockstep._C import CoordinateMapKey
+
+from ._enums import PoolingMode
+from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
+from .MinkowskiConvolution import empty_key
+from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiKernelGenerator import KernelGenerator
+from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
+from .MinkowskiTensorField import TensorField
+
+_KINDS = {"SUM": _C.Pooling.sum, "AVG": _C.Pooling.average, "MAX": _C.Pooling.max}
+
+
+def _kind(mode: PoolingMode):
+    return _KINDS[mode.name.split("_")[1]]
+
+
+def _pool(transposed, features, mode, generator, in_key, out_key, manager):
+    out_key = empty_key(out_key, in_key)
+    geometry = generator.geometry(transposed)
+    return _C.pool(features, _kind(mode), manager._manager, in_key, out_key, geometry)
+
+
+class MinkowskiLocalPoolingFunction(EngineFunction):
+    """Features [N, C] -> [M, C]. An empty out_coordinate_map_key is set."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        input_features: torch.Tensor,
+        pooling_mode: PoolingMode,
+        kernel_generator: KernelGenerator,
+        in_coordinate_map_key: CoordinateMapKey,
+        out_coordinate_map_key: CoordinateMapKey = None,
+        coordinate_manager: CoordinateManager = None,
+    ):
+        return _pool(
+            False,
+            input_features,
+            pooling_mode,
+            kernel_generator,
+            in_coordinate_map_key,
+            out_coordinate_map_key,
+            coordinate_manager,
+        )
+
+
+class MinkowskiLocalPoolingTransposeFunction(EngineFunction):
+    """As MinkowskiLocalPoolingFunction, to finer coordinates."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        input_features: torch.Tensor,
+        pooling_mode: PoolingMode,
+        kernel_generator: KernelGenerator,
+        in_coordinate_map_key: CoordinateMapKey,
+        out_coordinate_map_key: CoordinateMapKey = None,
+        coordinate_manager: CoordinateManager = None,
+    ):
+        return _pool(
+            True,
+            input_features,
+            pooling_mode,
+            kernel_generator,
+            in_coordinate_map_key,
+            out_coordinate_map_key,
+            coordinate_manager,
+        )
+
+
+class MinkowskiPoolingBase(MinkowskiModuleBase):
+    """What local poolings share: the kernel's shape, and the mode."""
+
+    def __init__(
+        self,
+        kernel_size,
+        stride=1,
+        dilation=1,
+        kernel_generator=None,
+        is_transpose=False,
+        pooling_mode=PoolingMode.LOCAL_AVG_POOLING,
+        dimension=-1,
+    ):
+        super().__init__()
+        assert dimension is not None and dimension > 0, (
+            f"Invalid dimension. Please provide a valid dimension argument. dimension={dimension}"
+        )
+        if kernel_generator is None:
+            kernel_generator = KernelGenerator(
+                kernel_size=kernel_size, stride=stride, dilation=dilation, dimension=dimension
+            )
+        self.is_transpose = is_transpose
+        self.kernel_generator = kernel_generator
+        self.pooling_mode = pooling_mode
+        self.dimension = dimension
+
+    @property
+    def pooling(self):
+        """The function of this layer."""
+        return MinkowskiLocalPoolingTransposeFunction() if self.is_transpose else MinkowskiLocalPoolingFunction()
+
+    def forward(
+        self,
+        input: SparseTensor,
+        coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
+    ):
+        """[N, C] -> [M, C], at `coordinates` where they are given."""
+        assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
+        assert self.dimension == input.D, f"input has {input.D} axes, expected {self.dimension}"
+        out_key = _get_coordinate_map_key(input, coordinates)
+        features = self.pooling.apply(
+            input.F,
+            self.pooling_mode,
+            self.kernel_generator,
+            input.coordinate_map_key,
+            out_key,
+            input._manager,
+        )
+        return SparseTensor._make(features, out_key, input._manager)
+
+    def __repr__(self):
+        generator = self.kernel_generator
+        return (
+            f"{self.__class__.__name__}(kernel_size={generator.kernel_size}, stride={generator.kernel_stride}, "
+            f"dilation={generator.kernel_dilation})"
+        )
+
+
+class MinkowskiAvgPooling(MinkowskiPoolingBase):
+    """The mean of the inputs that are there in a kernel's neighbourhood."""
+
+    def __init__(self, kernel_size=-1, stride=1, dilation=1, kernel_generator=None, dimension=None):
+        super().__init__(
+            kernel_size, stride, dilation, kernel_generator, False, PoolingMode.LOCAL_AVG_POOLING, dimension
+        )
+
+
+class MinkowskiSumPooling(MinkowskiPoolingBase):
+    """The sum of the inputs that are there in a kernel's neighbourhood."""
+
+    def __init__(self, kernel_size, stride=1, dilation=1, kernel_generator=None, dimension=None):
+        super().__init__(
+            kernel_size, stride, dilation, kernel_generator, False, PoolingMode.LOCAL_SUM_POOLING, dimension
+        )
+
+
+class MinkowskiMaxPooling(MinkowskiPoolingBase):
+    """The largest value of each channel in a kernel's neighbourhood."""
+
+    def __init__(self, kernel_size, stride=1, dilation=1, kernel_generator=None, dimension=None):
+        super().__init__(
+            kernel_size, stride, dilation, kernel_generator, False, PoolingMode.LOCAL_MAX_POOLING, dimension
+        )
+
+
+class MinkowskiPoolingTranspose(MinkowskiPoolingBase):
+    """Unpooling: each finer output takes the mean of the inputs that reach it."""
+
+    def __init__(
+        self, kernel_size, stride, dilation=1, kernel_generator=None, expand_coordinates=False, dimension=None
+    ):
+        if kernel_generator is None:
+            kernel_generator = KernelGenerator(
+                kernel_size=kernel_size,
+                stride=stride,
+                dilation=dilation,
+                expand_coordinates=expand_coordinates,
+                dimension=dimension,
+            )
+        super().__init__(kernel_size, stride, dilation, kernel_generator, True, dimension=dimension)
+
+
+class MinkowskiGlobalPoolingFunction(EngineFunction):
+    """Features [N, C] -> [B, C], one row for each batch index that occurs. An empty out_coordinate_map_key is set."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        input_features: torch.Tensor,
+        pooling_mode: PoolingMode,
+        in_coordinate_map_key: CoordinateMapKey,
+        out_coordinate_map_key: CoordinateMapKey = None,
+        coordinate_manager: CoordinateManager = None,
+    ):
+        out_key = empty_key(out_coordinate_map_key, in_coordinate_map_key)
+        manager = coordinate_manager._manager
+        if in_coordinate_map_key not in coordinate_manager._fields:
+            return _C.global_pool(input_features, _kind(pooling_mode), manager, in_coordinate_map_key, out_key)
+        # A field: its points are no coordinate map, but each batch index of them is an origin.
+        origin = coordinate_manager._field_origin(in_coordinate_map_key)
+        if not out_key.is_key_set():
+            out_key.set_key(origin.get_key())
+        points = coordinate_manager.get_coordinate_field(in_coordinate_map_key)
+        batch = torch.nn.functional.pad(points[:, :1].int().cpu(), (0, coordinate_manager.D))
+        rows = manager.find(origin, batch.contiguous())
+        numbers = torch.arange(len(rows))
+        return _C.pool_pairs(input_features, _kind(pooling_mode), numbers, rows, manager.size(origin))
+
+
+class MinkowskiGlobalPooling(MinkowskiModuleBase):
+    """All points of a batch entry to one at the origin; `mode` says how. Fields are taken too."""
+
+    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX):
+        super().__init__()
+        assert isinstance(mode, PoolingMode), f"Mode must be an instance of PoolingMode. mode={mode}"
+        self.pooling_mode = mode
+
+    @property
+    def pooling(self):
+        """The function of this layer."""
+        return MinkowskiGlobalPoolingFunction()
+
+    def forward(
+        self,
+        input: SparseTensor,
+        coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
+    ):
+        """[N, C] -> [B, C], batch indices that occur in ascending order."""
+        assert isinstance(input, (SparseTensor, TensorField)), (
+            f"input is a {type(input).__name__}, expected a SparseTensor or a TensorField"
+        )
+        out_key = _get_coordinate_map_key(input, coordinates, tensor_stride=0)
+        features = MinkowskiGlobalPoolingFunction.apply(
+            input.F, self.pooling_mode, input.coordinate_key, out_key, input._manager
+        )
+        return SparseTensor._make(features, out_key, input._manager)
+
+    def __repr__(self):
+        return f"{self.__class__.__name__}(mode={self.pooling_mode})"
+
+
+class MinkowskiGlobalSumPooling(MinkowskiGlobalPooling):
+    """The sum of each batch entry's points."""
+
+    def __init__(self, mode=PoolingMode.GLOBAL_SUM_POOLING_PYTORCH_INDEX):
+        super().__init__(mode)
+
+
+class MinkowskiGlobalAvgPooling(MinkowskiGlobalPooling):
+    """The mean of each batch entry's points."""
+
+    def __init__(self, mode=PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX):
+        super().__init__(mode)
+
+
+class MinkowskiGlobalMaxPooling(MinkowskiGlobalPooling):
+    """The largest value of each channel among each batch entry's points."""
+
+    def __init__(self, mode=PoolingMode.GLOBAL_MAX_POOLING_PYTORCH_INDEX):
+        super().__init__(mode)
+
+    def forward(self, input, coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None):
+        return super().forward(input, coordinates)
+
+
+class MinkowskiDirectMaxPoolingFunction(EngineFunction):
+    """Maxima of rows by a list of pairs: output out_map[i] takes row in_map[i]."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        in_map: torch.Tensor,
+        out_map: torch.Tensor,
+        in_feat: torch.Tensor,
+        out_nrows: int,
+        is_sorted: bool = False,
+    ):
+        return _C.pool_pairs(in_feat, _C.Pooling.max, in_map.long().cpu(), out_map.long().cpu(), out_nrows)

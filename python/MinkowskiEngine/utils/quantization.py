@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Voxels of point clouds."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Tuple, Union
+
+import numpy as np
+import torch
+
+from lockstep import _C
+
+from ..MinkowskiCommon import convert_to_int_list
+
+
+def fnv_hash_vec(arr):
+    """The 64-bit FNV-1 hash of each row, uint64 [N]."""
+    assert arr.ndim == 2, f"the array has {arr.ndim} dimensions, expected 2"
+    columns = arr.astype(np.int64).view(np.uint64)
+    hashed = np.full(arr.shape[0], 14695981039346656037, dtype=np.uint64)
+    for column in columns.T:
+        hashed = (hashed * np.uint64(1099511628211)) ^ column
+    return hashed
+
+
+def ravel_hash_vec(arr):
+    """A number for each row, uint64 [N]: its place in the box of all rows. The same for equal rows only."""
+    assert arr.ndim == 2, f"the array has {arr.ndim} dimensions, expected 2"
+    places = (arr - arr.min(0)).astype(np.uint64)
+    extents = places.max(0) + np.uint64(1)
+    keys = np.zeros(arr.shape[0], dtype=np.uint64)
+    for axis in range(arr.shape[1] - 1):
+        keys = (keys + places[:, axis]) * extents[axis + 1]
+    return keys + places[:, -1]
+
+
+def _voxels(coordinates, quantization_size):
+    """Coordinates divided by the size and rounded down, int32, in the container they came in."""
+    size = quantization_size
+    if size is not None:
+        if isinstance(size, (Sequence, np.ndarray, torch.Tensor)) and not np.isscalar(size):
+            assert len(size) == coordinates.shape[1], (
+                f"Quantization size and coordinates size mismatch: {len(size)} and {coordinates.shape[1]}."
+            )
+            numpy = isinstance(coordinates, np.ndarray)
+            size = np.asarray(size) if numpy else torch.as_tensor(size, device=coordinates.device)
+        elif not np.isscalar(size):
+            raise ValueError(f"Not supported type for quantization_size: {type(size).__name__}.")
+        coordinates = coordinates / size
+    if isinstance(coordinates, np.ndarray):
+        return np.floor(coordinates).astype(np.int32)
+    return (coordinates.floor() if coordinates.is_floating_point() else coordinates).int()
+
+
+def _merge_labels(labels, unique, inverse, ignore_label):
+    """The label of each voxel, or ignore_label where its points disagree."""
+    merged = labels[unique]
+    conflicts = inverse[labels != merged[inverse]]
+    merged[conflicts] = ignore_label
+    return merged
+
+
+def sparse_quantize(
+    coordinates,
+    features=None,
+    labels=None,
+    ignore_label=-100,
+    return_index=False,
+    return_inverse=False,
+    return_maps_only=False,
+    quantization_size=None,
+    device="cpu",
+):
+    """The voxels of one cloud [N, D], array or tensor: points divided by quantization_size (a number, or one an axis) and
+    rounded down; the first point of a voxel stands for it.
+
+    Returns, in this order, as a tuple if there is more than one: coordinates int32 [M, D], features [M, C] and labels [M]
+    where they are given (ignore_label where points of a voxel disagree), the points that stay [M] with return_index, and
+    each point's voxel [N] with return_inverse. With return_maps_only the last two alone.
+    """
+    assert isinstance(coordinates, (np.ndarray, torch.Tensor)), "Coords must be either np.array or torch.Tensor."
+    assert coordinates.ndim == 2, (
+        f"The coordinates must be a 2D matrix. The shape of the input is {tuple(coordinates.shape)}"
+    )
+    if return_inverse:
+        assert return_index, "return_reverse must be set with return_index"
+    if features is not None:
+        assert features.ndim == 2, f"features are {tuple(features.shape)}, expected [N, C]"
+        assert len(features) == len(coordinates), f"{len(coordinates)} coordinates, {len(features)} features"
+    if labels is not None:
+        assert len(labels) == len(coordinates), f"{len(coordinates)} coordinates, {len(labels)} labels"
+    if torch.device(device).type not in ("cpu", "cuda"):
+        raise ValueError(f"Invalid device {device}. Only `cpu`, `cuda` or torch.device supported.")
+    voxels = _voxels(coordinates, quantization_size)
+    table = torch.from_numpy(voxels) if isinstance(voxels, np.ndarray) else voxels.cpu()
+    unique, inverse = _C.unique_rows(torch.nn.functional.pad(table, (1, 0)))
+    if labels is None:  # tensors whatever came in, on the device asked for
+        voxels, unique, inverse = (each.to(device) for each in (table, unique, inverse))
+    elif isinstance(coordinates, np.ndarray):
+        unique, inverse = unique.numpy(), inverse.numpy()
+    if return_maps_only:
+        return (unique, inverse) if return_inverse else unique
+    results = [voxels[unique]]
+    if features is not None:
+        results.append(features[unique.cpu().numpy() if isinstance(features, np.ndarray) else unique])
+    if labels is not None:
+        results.append(_merge_labels(labels, unique, inverse, ignore_label))
+    if return_index:
+        results.append(unique)
+    if return_inverse:
+        results.append(inverse)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def unique_coordinate_map(
+    coordinates: torch.Tensor,
+    tensor_stride: Union[int, Sequence, np.ndarray] = 1,
+) -> Tuple[torch.IntTensor, torch.IntTensor]:
+    """(unique int64 [M], inverse int64 [N]): coordinates[unique] are the different ones of int32 [N, 1 + D], and
+    coordinates[unique][inverse] those given."""
+    assert isinstance(coordinates, torch.Tensor), f"got a {type(coordinates).__name__}, expected a torch.Tensor"
+    assert coordinates.ndim == 2, "Coordinates must be a matrix"
+    convert_to_int_list(tensor_stride, coordinates.shape[-1] - 1)
+    return _C.unique_rows(coordinates.int())

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/numerics.h"
+#include "lockstep/core/tree.h"
+
+namespace lockstep::python {
+namespace {
+
+/// A caller's mistake is lockstep.Error, which is a ValueError and a RuntimeError: code written for other engines
+/// catches one or the other.
+void bind_error(pybind11::module_& module) {
+  const pybind11::tuple bases =
+      pybind11::make_tuple(pybind11::reinterpret_borrow<pybind11::object>(PyExc_ValueError),
+                           pybind11::reinterpret_borrow<pybind11::object>(PyExc_RuntimeError));
+  pybind11::register_exception<Error>(module, "Error", bases).attr("__module__") = "lockstep";
+}
+
+/// ReplicaNumerics as a Python context manager. Enter and leave it on one thread.
+struct NumericsScope {
+  NumericsOptions options;
+  std::optional<ReplicaNumerics> entered;
+};
+
+void bind_core(pybind11::module_& module) {
+  pybind11::class_<NumericsScope>(
+      module, "ReplicaNumerics",
+      "A thread computes a replica: rounding, denormals and its number of threads are fixed.")
+      .def(pybind11::init([](int threads) { return std::make_unique<NumericsScope>(NumericsOptions{threads}); }),
+           pybind11::arg("intra_op_threads") = 1)
+      .def("__enter__", [](NumericsScope& self) { self.entered.emplace(self.options); })
+      .def("__exit__", [](NumericsScope& self, const pybind11::args&) { self.entered.reset(); });
+  module.def(
+      "block_nodes",
+      [](int64_t leaves, int64_t begin, int64_t end) {
+        std::vector<std::pair<int64_t, int64_t>> nodes;
+        for (const Span node : block_nodes(leaves, {begin, end})) nodes.emplace_back(node.begin, node.end);
+        return nodes;
+      },
+      pybind11::arg("leaves"), pybind11::arg("begin"), pybind11::arg("end"),
+      "The maximal nodes of the canonical tree that make up a block of replicas, from left to right.");
+}
+
+}  // namespace
+}  // namespace lockstep::python
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "The C++ engine of Lockstep. Use the packages lockstep and MinkowskiEngine instead.";
+  lockstep::python::bind_error(module);
+  lockstep::python::bind_core(module);
+  lockstep::python::bind_coordinates(module);
+  lockstep::python::bind_features(module);
+#ifdef LOCKSTEP_HAS_CUDA
+  module.attr("has_cuda") = true;
+#else
+  module.attr("has_cuda") = false;
+#endif
+}
