@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every name is there, with its arguments in order and their defaults."""
+import functools
+import importlib
+import inspect
+
+import names
+import pytest
+import torch
+
+import MinkowskiEngine as ME
+
+
+def find(path):
+    try:
+        return functools.reduce(getattr, path.split("."), ME)
+    except AttributeError:
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(f"MinkowskiEngine.{module}"), name)
+
+
+def text_of(parameter):
+    star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    default = "" if parameter.default is parameter.empty else f"={parameter.default}"
+    return f"{star}{parameter.name}{default}"
+
+
+def arguments_of(thing):
+    parameters = list(inspect.signature(thing).parameters.values())
+    return " ".join(text_of(each) for each in parameters if each.name != "self")
+
+
+@pytest.mark.parametrize("name, members", names.ENUMERATIONS.items())
+def test_enumerations(name, members):
+    enumeration = getattr(ME, name)
+    assert [member.name for member in enumeration] == members.split()
+    assert [member.value for member in enumeration] == list(range(len(members.split())))
+    first = next(iter(enumeration))
+    assert repr(first) == f"<{name}.{first.name}: 0>" and str(first) == f"{name}.{first.name}"
+
+
+@pytest.mark.parametrize("path, arguments", names.CLASSES.items())
+def test_classes_and_methods(path, arguments):
+    assert arguments_of(find(path)) == arguments
+
+
+@pytest.mark.parametrize("name, properties", names.PROPERTIES.items())
+def test_properties(name, properties):
+    for each in properties.split():
+        assert isinstance(inspect.getattr_static(getattr(ME, name), each), property)
+
+
+@pytest.mark.parametrize("path, arguments", names.FUNCTIONS.items())
+def test_functions(path, arguments):
+    assert arguments_of(find(path)) == arguments.removeprefix("self ")
+
+
+@pytest.mark.parametrize("name, arguments", names.AUTOGRAD_FUNCTIONS.items())
+def test_autograd_functions(name, arguments):
+    function = getattr(ME, name)
+    assert issubclass(function, torch.autograd.Function)
+    assert arguments_of(function.forward) == arguments
+
+
+@pytest.mark.parametrize("name", names.WRAPPED.split())
+def test_wrapped_modules(name):
+    module = getattr(ME, f"Minkowski{name}")
+    assert module.MODULE is getattr(torch.nn, name)
+    assert arguments_of(module) == "*args **kwargs"
+
+
+@pytest.mark.parametrize("name", (names.FUNCTIONAL + " " + names.LOSSES).split())
+def test_functional(name):
+    target = "target " if name in names.LOSSES.split() else ""
+    assert arguments_of(getattr(ME.MinkowskiFunctional, name)) == f"input {target}*args **kwargs"
+    assert hasattr(torch.nn.functional, name)
+
+
+def test_the_keys_methods():
+    for method in names.KEY_METHODS.split():
+        assert callable(getattr(ME.CoordinateMapKey, method))
+    empty = ME.CoordinateMapKey(4)
+    assert not empty.is_key_set() and empty.get_coordinate_size() == 4
+    key = ME.CoordinateMapKey([2, 2, 2], "a")
+    assert key.get_key() == ([2, 2, 2], "a") and key.get_tensor_stride() == [2, 2, 2]
+    empty.set_key([2, 2, 2], "a")
+    assert empty == key and hash(empty) == hash(key) and key != ME.CoordinateMapKey([2, 2, 2], "b")
+    assert repr(key) == "coordinate map key:[2, 2, 2]:a"
+    empty.set_key(([1, 1, 1], ""))
+    assert repr(empty) == "coordinate map key:[1, 1, 1]"
+    with pytest.raises(RuntimeError):
+        ME.CoordinateMapKey(4).get_key()
+
+
+def test_versions():
+    assert ME.__version__ == "0.5.4"
+    assert isinstance(ME.cuda_version(), int) and isinstance(ME.is_cuda_available(), bool)
+    ME.print_diagnostics()
+    with pytest.raises(DeprecationWarning):
+        ME.CoordsManager(3)
+
+
+def test_names_of_submodules_that_code_imports_from():
+    for module in (
+        "MinkowskiCommon MinkowskiSparseTensor MinkowskiTensorField MinkowskiTensor MinkowskiConvolution "
+        "MinkowskiPooling MinkowskiBroadcast MinkowskiNormalization MinkowskiNonlinearity MinkowskiPruning "
+        "MinkowskiUnion MinkowskiInterpolation MinkowskiNetwork MinkowskiOps MinkowskiFunctional "
+        "MinkowskiKernelGenerator MinkowskiCoordinateManager MinkowskiChannelwiseConvolution sparse_matrix_functions "
+        "diagnostics utils modules utils.collation utils.quantization utils.gradcheck utils.init utils.summary"
+    ).split():
+        importlib.import_module(f"MinkowskiEngine.{module}")
