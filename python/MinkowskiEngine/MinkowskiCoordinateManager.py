@@ -105,9 +105,11 @@ class CoordinateManager:
         return self._manager.origin()
 
     def size(self, coordinate_map_key: CoordinateMapKey) -> int:
-        """The number of coordinates of a map or field."""
+        """The number of coordinates of a map, or of a field where no map has that key."""
         field = self._fields.get(coordinate_map_key)
-        return self._manager.size(coordinate_map_key) if field is None else len(field)
+        if field is None or self._manager.contains(coordinate_map_key):
+            return self._manager.size(coordinate_map_key)
+        return len(field)
 
     def number_of_unique_batch_indices(self) -> int:
         return self._manager.size(self._manager.origin())

@@ -193,18 +193,21 @@ class MinkowskiGlobalPoolingFunction(EngineFunction):
         coordinate_manager: CoordinateManager = None,
     ):
         out_key = empty_key(out_coordinate_map_key, in_coordinate_map_key)
-        manager = coordinate_manager._manager
-        if in_coordinate_map_key not in coordinate_manager._fields:
-            return _C.global_pool(input_features, _kind(pooling_mode), manager, in_coordinate_map_key, out_key)
-        # A field: its points are no coordinate map, but each batch index of them is an origin.
-        origin = coordinate_manager._field_origin(in_coordinate_map_key)
-        if not out_key.is_key_set():
-            out_key.set_key(origin.get_key())
-        points = coordinate_manager.get_coordinate_field(in_coordinate_map_key)
-        batch = torch.nn.functional.pad(points[:, :1].int().cpu(), (0, coordinate_manager.D))
-        rows = manager.find(origin, batch.contiguous())
-        numbers = torch.arange(len(rows))
-        return _C.pool_pairs(input_features, _kind(pooling_mode), numbers, rows, manager.size(origin))
+        manager, key = coordinate_manager._manager, in_coordinate_map_key
+        # Maps and fields have names of their own kinds: the same key can stand for one of each.
+        if manager.contains(key) and manager.size(key) == len(input_features):
+            return _C.global_pool(input_features, _kind(pooling_mode), manager, key, out_key)
+        return _pool_field(input_features, pooling_mode, key, out_key, coordinate_manager)
+
+
+def _pool_field(features, mode, key, out_key, manager):
+    """A field's points are no coordinate map, but each batch index of them is an origin."""
+    origin = manager._field_origin(key)
+    if not out_key.is_key_set():
+        out_key.set_key(origin.get_key())
+    batch = manager.get_coordinate_field(key)[:, :1].int().cpu()
+    rows = manager._manager.find(origin, torch.nn.functional.pad(batch, (0, manager.D)).contiguous())
+    return _C.pool_pairs(features, _kind(mode), torch.arange(len(rows)), rows, manager.size(origin))
 
 
 class MinkowskiGlobalPooling(MinkowskiModuleBase):
@@ -230,9 +233,8 @@ class MinkowskiGlobalPooling(MinkowskiModuleBase):
             f"input is a {type(input).__name__}, expected a SparseTensor or a TensorField"
         )
         out_key = _get_coordinate_map_key(input, coordinates, tensor_stride=0)
-        features = MinkowskiGlobalPoolingFunction.apply(
-            input.F, self.pooling_mode, input.coordinate_key, out_key, input._manager
-        )
+        pool = _pool_field if isinstance(input, TensorField) else MinkowskiGlobalPoolingFunction.apply
+        features = pool(input.F, self.pooling_mode, input.coordinate_key, out_key, input._manager)
         return SparseTensor._make(features, out_key, input._manager)
 
     def __repr__(self):

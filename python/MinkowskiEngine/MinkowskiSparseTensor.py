@@ -156,15 +156,12 @@ class SparseTensor(Tensor):
         if contract_coords:
             points, low = _divide(points, stride), _divide(low, stride)
             high = None if high is None else _divide(high, stride)
-        size = None
-        if high is not None:
-            extents = (high - low + 1).view(-1).tolist()
-            size = torch.Size([len(self._batchwise_row_indices), *extents, self._F.size(1)])
+        high = points.amax(0) + low if high is None and len(points) else high
+        assert high is not None, "max_coords is required of an empty tensor"
+        extents = (high - low + 1).view(-1).tolist()
+        size = torch.Size([len(self._batchwise_row_indices), *extents, self._F.size(1)])
         index = torch.cat((batch, points), 1).long().t().to(self._F.device)
-        if size is None:
-            made = torch.sparse_coo_tensor(index, self._F)
-        else:
-            made = torch.sparse_coo_tensor(index, self._F, size)
+        made = torch.sparse_coo_tensor(index, self._F, size)
         return made, low, stride
 
     def dense(self, shape=None, min_coordinate=None, contract_stride=True):

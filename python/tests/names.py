@@ -209,6 +209,10 @@ FUNCTIONS = {
     "modules.resnet_block.BasicBlock": "inplanes planes stride=1 dilation=1 downsample=None bn_momentum=0.1 "
     "dimension=-1",
     "modules.resnet_block.BasicBlock.forward": "self x",
+    "modules.resnet_block.Bottleneck.forward": "self x",
+    "modules.senet_block.SELayer.forward": "self x",
+    "modules.senet_block.SEBasicBlock.forward": "self x",
+    "modules.senet_block.SEBottleneck.forward": "self x",
     "modules.resnet_block.Bottleneck": "inplanes planes stride=1 dilation=1 downsample=None bn_momentum=0.1 "
     "dimension=-1",
     "modules.senet_block.SELayer": "channel reduction=16 D=-1",

@@ -15,8 +15,9 @@ def find(path):
     try:
         return functools.reduce(getattr, path.split("."), ME)
     except AttributeError:
-        module, _, name = path.rpartition(".")
-        return getattr(importlib.import_module(f"MinkowskiEngine.{module}"), name)
+        parts = path.split(".")  # modules.resnet_block.BasicBlock: a module, and names in it
+        module = importlib.import_module(".".join(["MinkowskiEngine", *parts[:2]]))
+        return functools.reduce(getattr, parts[2:], module)
 
 
 def text_of(parameter):

@@ -102,7 +102,8 @@ def sparse_quantize(
         return (unique, inverse) if return_inverse else unique
     results = [voxels[unique]]
     if features is not None:
-        results.append(features[unique.cpu().numpy() if isinstance(features, np.ndarray) else unique])
+        numpy = isinstance(features, np.ndarray) and isinstance(unique, torch.Tensor)
+        results.append(features[unique.cpu().numpy() if numpy else unique])
     if labels is not None:
         results.append(_merge_labels(labels, unique, inverse, ignore_label))
     if return_index:
