@@ -62,7 +62,7 @@ function(lockstep_layer)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_compile_features(${target} PUBLIC cxx_std_20)
   # CMake 3.25 does not know which standards nvcc 13 has.
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-Xcompiler=-fPIC>)
   target_link_libraries(${target} PUBLIC lockstep::torch ${ARG_USES})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_flags> ${ARG_PRIVATE_USES})
   lockstep_reuse_pch(${target} ${ARG_PCH})
