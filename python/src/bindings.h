@@ -34,8 +34,9 @@ class MapKey {
   std::optional<sparse::CoordinateMapKey> key_;
 };
 
-/// What both add to lockstep._C.
+/// What each adds to lockstep._C.
 void bind_coordinates(pybind11::module_& module);
 void bind_features(pybind11::module_& module);
+void bind_data(pybind11::module_& module);
 
 }  // namespace lockstep::python

@@ -50,6 +50,7 @@ PYBIND11_MODULE(_C, module) {
   lockstep::python::bind_core(module);
   lockstep::python::bind_coordinates(module);
   lockstep::python::bind_features(module);
+  lockstep::python::bind_data(module);
 #ifdef LOCKSTEP_HAS_CUDA
   module.attr("has_cuda") = true;
 #else

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules want of a process group: rank and size, also where there is none, and small exchanges."""
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+import torch.distributed as dist
+
+
+def is_there() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def rank_of(group=None) -> int:
+    return dist.get_rank(group) if is_there() else 0
+
+
+def size_of(group=None) -> int:
+    return dist.get_world_size(group) if is_there() else 1
+
+
+def _device(group) -> torch.device:
+    """Where the group's backend wants tensors."""
+    if dist.get_backend(group) == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def all_gather(mine: torch.Tensor, group: Optional[dist.ProcessGroup] = None) -> torch.Tensor:
+    """Every rank's tensor, all of one shape: [ranks, ...] on the CPU."""
+    if size_of(group) == 1:
+        return mine.cpu().unsqueeze(0)
+    given = mine.to(_device(group)).contiguous()
+    parts = [torch.empty_like(given) for _ in range(size_of(group))]
+    dist.all_gather(parts, given, group=group)
+    return torch.stack(parts).cpu()

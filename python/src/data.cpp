@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Orders of examples, and metrics that merge.
+#include <ATen/core/Tensor.h>
+
+#include "bindings.h"
+#include "lockstep/core/error.h"
+#include "lockstep/data/metric.h"
+#include "lockstep/data/order.h"
+
+namespace py = pybind11;
+
+namespace lockstep::python {
+namespace {
+
+at::Tensor ids_of(const data::Order& order, int64_t epoch, int64_t begin, int64_t end) {
+  require(begin >= 0 && begin <= end && end <= order.size(), "Order", "positions are ", begin, " to ", end,
+          ", expected a run within 0 to ", order.size());
+  at::Tensor ids = at::empty({end - begin}, at::kLong);
+  order.fill(epoch, begin, {ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(end - begin)});
+  return ids;
+}
+
+void bind_orders(py::module_& module) {
+  using data::Order;
+  py::class_<Order>(module, "Order", "The global sequence of example ids: a pure function of (epoch, position).")
+      .def_static("shuffled", &Order::shuffled, py::arg("examples"), py::arg("seed"),
+                  "Each example once an epoch, in another order every time.")
+      .def_static("sequential", &Order::sequential, py::arg("examples"), "0, 1, 2, ...")
+      .def_static("weighted", &Order::weighted, py::arg("weights"), py::arg("seed"), py::arg("count") = 0,
+                  "Draws with replacement, an example's probability being proportional to its weight.")
+      .def_static("grouped", &Order::grouped, py::arg("classes"), py::arg("seed"), py::arg("run") = 0,
+                  "Each example once, in runs of examples of one class.")
+      .def_static("of", py::overload_cast<int64_t, std::vector<int64_t>>(&Order::of), py::arg("examples"),
+                  py::arg("ids"), "These ids, in every epoch.")
+      .def("__len__", &Order::size)
+      .def_property_readonly("examples", &Order::examples)
+      .def("ids", &ids_of, py::arg("epoch"), py::arg("begin"), py::arg("end"), ReleaseGil(), "int64 [end - begin].")
+      .def("exactly_once", &Order::exactly_once, py::arg("epoch") = 0)
+      .def("__repr__", [](const Order& self) { return "Order(" + self.describe() + ")"; });
+}
+
+void bind_metrics(py::module_& module) {
+  py::class_<data::Metric>(module, "Metric", "A figure over examples that replicas see parts of.")
+      .def("state", &data::Metric::state, "float64 [n]: all that it has seen.")
+      .def("merge", &data::Metric::merge, py::arg("states"), "Becomes what states [R, n] give together.")
+      .def("clear", &data::Metric::clear)
+      .def("value", &data::Metric::value, "The figure; NaN where nothing was seen.");
+  py::class_<data::Mean, data::Metric>(module, "Mean")
+      .def(py::init<>())
+      .def("add", &data::Mean::add, py::arg("value"), py::arg("weight") = 1.0)
+      .def_property_readonly("weight", &data::Mean::weight);
+  py::class_<data::TopK, data::Metric>(module, "TopK")
+      .def(py::init<int64_t, int64_t>(), py::arg("k"), py::arg("ignore") = -100)
+      .def("add", &data::TopK::add, py::arg("scores"), py::arg("targets"), ReleaseGil())
+      .def_property_readonly("right", &data::TopK::right)
+      .def_property_readonly("examples", &data::TopK::examples);
+  py::class_<data::Accuracy, data::TopK>(module, "Accuracy").def(py::init<>());
+  py::class_<data::ConfusionMatrix, data::Metric>(module, "ConfusionMatrix")
+      .def(py::init<int64_t, int64_t>(), py::arg("classes"), py::arg("ignore") = -100)
+      .def("add", &data::ConfusionMatrix::add, py::arg("predictions"), py::arg("targets"), ReleaseGil())
+      .def_property_readonly("matrix", &data::ConfusionMatrix::matrix);
+  py::class_<data::MeanIoU, data::ConfusionMatrix>(module, "MeanIoU")
+      .def(py::init<int64_t, int64_t>(), py::arg("classes"), py::arg("ignore") = -100)
+      .def_property_readonly("of_classes", &data::MeanIoU::of_classes);
+  py::class_<data::FeatureMoments, data::Metric>(module, "FeatureMoments")
+      .def(py::init<int64_t>(), py::arg("features"))
+      .def("add", &data::FeatureMoments::add, py::arg("features"), ReleaseGil())
+      .def_property_readonly("count", &data::FeatureMoments::count)
+      .def_property_readonly("mean", &data::FeatureMoments::mean)
+      .def_property_readonly("covariance", &data::FeatureMoments::covariance);
+  module.def("frechet_distance", &data::frechet_distance, py::arg("a"), py::arg("b"), ReleaseGil());
+}
+
+}  // namespace
+
+void bind_data(py::module_& module) {
+  bind_orders(module);
+  bind_metrics(module);
+}
+
+}  // namespace lockstep::python
