@@ -22,6 +22,10 @@ from . import metrics, parallel  # isort: skip
 
 __version__ = "0.1.0"
 
+pin_numerics = _C.pin_numerics
+"""Pins what is set once a process and changes bits: MKL's reproducibility mode, without which a product of matrices
+depends on where in memory they start; on CUDA cuDNN's choice of algorithms. Call it when the program starts."""
+
 has_cuda: bool = _C.has_cuda
 """Whether the engine was compiled with CUDA."""
 
@@ -38,5 +42,6 @@ __all__ = [
     "has_cuda",
     "metrics",
     "parallel",
+    "pin_numerics",
     "__version__",
 ]

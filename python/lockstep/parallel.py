@@ -16,7 +16,7 @@ from typing import Any, Callable, List, Optional, Sequence, TypeVar
 import torch
 import torch.nn as nn
 
-from . import _C, tree
+from . import tree
 from .peers import Meeting, MeetingStopped, Peers, peers_scope
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -115,7 +115,8 @@ def parallel_apply(
     def run(r: int) -> None:
         given = tuple(inputs[r]) if isinstance(inputs[r], (list, tuple)) else (inputs[r],)
         try:
-            with modes, _C.ReplicaNumerics(1), _on(targets[r]), peers_scope(Peers(meeting, r)):
+            torch.set_num_threads(1)  # of this thread
+            with modes, _on(targets[r]), peers_scope(Peers(meeting, r)):
                 results[r] = modules[r](*given, **(kwargs_tup[r] if kwargs_tup else {}))
             meeting.leave()
         except BaseException as error:  # noqa: BLE001  the caller's thread raises it
@@ -128,7 +129,7 @@ def parallel_apply(
         thread.start()
     for thread in threads:
         thread.join()
-    torch.set_num_threads(threads_before)  # torch takes the last thread's number for threads to come
+    torch.set_num_threads(threads_before)  # torch takes the last call's number for threads to come
     _raise_first(errors)
     return results
 

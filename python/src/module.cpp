@@ -16,20 +16,8 @@ void bind_error(pybind11::module_& module) {
   pybind11::register_exception<Error>(module, "Error", bases).attr("__module__") = "lockstep";
 }
 
-/// ReplicaNumerics as a Python context manager. Enter and leave it on one thread.
-struct NumericsScope {
-  NumericsOptions options;
-  std::optional<ReplicaNumerics> entered;
-};
-
 void bind_core(pybind11::module_& module) {
-  pybind11::class_<NumericsScope>(
-      module, "ReplicaNumerics",
-      "A thread computes a replica: rounding, denormals and its number of threads are fixed.")
-      .def(pybind11::init([](int threads) { return std::make_unique<NumericsScope>(NumericsOptions{threads}); }),
-           pybind11::arg("intra_op_threads") = 1)
-      .def("__enter__", [](NumericsScope& self) { self.entered.emplace(self.options); })
-      .def("__exit__", [](NumericsScope& self, const pybind11::args&) { self.entered.reset(); });
+  module.def("pin_numerics", &pin_numerics, ReleaseGil());
   module.def(
       "block_nodes",
       [](int64_t leaves, int64_t begin, int64_t end) {

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import pathlib
 
 import names
 import pytest
@@ -110,3 +111,14 @@ def test_names_of_submodules_that_code_imports_from():
         "diagnostics utils modules utils.collation utils.quantization utils.gradcheck utils.init utils.summary"
     ).split():
         importlib.import_module(f"MinkowskiEngine.{module}")
+
+
+def test_the_documentation_lists_every_name():
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text()
+    classes = {path.split(".")[0] for path in names.CLASSES}
+    wrapped = {f"Minkowski{name}" for name in names.WRAPPED.split()}
+    functions = {path.removeprefix("MinkowskiOps.").removeprefix("MinkowskiFunctional.") for path in names.FUNCTIONS}
+    functions = {path.split(".")[2] if path.startswith("modules.") else path for path in functions}
+    functional = set((names.FUNCTIONAL + " " + names.LOSSES).split())
+    every = set(names.ENUMERATIONS) | classes | wrapped | set(names.AUTOGRAD_FUNCTIONS) | functions | functional
+    assert {name for name in every if f"`{name}`" not in page} == set()
