@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every name is there, with its arguments in order and their defaults."""
+import ast
 import functools
 import importlib
 import inspect
@@ -9,6 +10,7 @@ import names
 import pytest
 import torch
 
+import lockstep
 import MinkowskiEngine as ME
 
 
@@ -122,3 +124,13 @@ def test_the_documentation_lists_every_name():
     functional = set((names.FUNCTIONAL + " " + names.LOSSES).split())
     every = set(names.ENUMERATIONS) | classes | wrapped | set(names.AUTOGRAD_FUNCTIONS) | functions | functional
     assert {name for name in every if f"`{name}`" not in page} == set()
+
+
+def test_the_engines_type_hints_name_what_is_there():
+    stub = ast.parse((pathlib.Path(lockstep.__file__).parent / "_C.pyi").read_text())
+    hinted = {each.name for each in stub.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))} | {"has_cuda"}
+    assert hinted == {name for name in dir(lockstep._C) if not name.startswith("_")}
+    for each in stub.body:
+        if isinstance(each, ast.ClassDef):
+            methods = {method.name for method in each.body if isinstance(method, ast.FunctionDef)}
+            assert all(hasattr(getattr(lockstep._C, each.name), method) for method in methods), each.name
