@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/cloud.h"
 
 namespace lockstep::data {
 namespace {
@@ -32,6 +33,20 @@ class Prefix : public Dataset {
 
  private:
   std::shared_ptr<const Dataset> whole_;
+};
+
+/// The same of clouds.
+class CloudPrefix : public CloudDataset {
+ public:
+  CloudPrefix(std::shared_ptr<const CloudDataset> whole, DatasetInfo info)
+      : CloudDataset(std::move(info)), whole_(std::move(whole)) {}
+  int64_t cost(int64_t id) const override { return whole_->cost(id); }
+
+ protected:
+  Cloud measure(int64_t id) const override { return whole_->read_cloud(id); }
+
+ private:
+  std::shared_ptr<const CloudDataset> whole_;
 };
 
 }  // namespace
@@ -100,6 +115,8 @@ std::shared_ptr<const Dataset> first_of(std::shared_ptr<const Dataset> dataset, 
   if (count == dataset->size()) return dataset;
   DatasetInfo info = dataset->info();
   info.size = count;
+  if (auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset))
+    return std::make_shared<CloudPrefix>(std::move(clouds), std::move(info));
   return std::make_shared<Prefix>(std::move(dataset), std::move(info));
 }
 

@@ -77,7 +77,7 @@ Tail parse_tail(std::string_view text) {
 struct Loader::State {
   State(std::shared_ptr<const Dataset> dataset, const Order& order, const LoaderOptions& given)
       : options(checked(given)),
-        reader(checked(std::move(dataset), order), order, options),
+        reader(make_share_reader(checked(std::move(dataset), order), order, options)),
         lanes(options.block->size()) {
     for (Lane& lane : lanes) lane.ring.resize(std::max<int64_t>(options.prefetch, 1));
   }
@@ -104,7 +104,7 @@ struct Loader::State {
   void wake_workers();
 
   const LoaderOptions options;
-  ShareReader reader;
+  const std::unique_ptr<ShareReader> reader;
   mutable std::mutex mutex;  // guards all below
   std::condition_variable work, idle;
   std::vector<Lane> lanes;
@@ -140,7 +140,7 @@ void Loader::State::read(Lane& lane, int64_t index, Pipeline::Scratch& scratch, 
   Batch batch;
   std::exception_ptr error;
   try {
-    batch = reader.read(index, options.block->begin + (&lane - lanes.data()), scratch);
+    batch = reader->read(index, options.block->begin + (&lane - lanes.data()), scratch);
   } catch (...) {
     error = std::current_exception();
   }
@@ -178,11 +178,11 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Order& order, const
 Loader::~Loader() = default;
 
 const Dataset& Loader::dataset() const {
-  return state_->reader.dataset();
+  return state_->reader->dataset();
 }
 
 const Order& Loader::order() const {
-  return state_->reader.order();
+  return state_->reader->order();
 }
 
 const LoaderOptions& Loader::options() const {
@@ -190,13 +190,13 @@ const LoaderOptions& Loader::options() const {
 }
 
 int64_t Loader::batches_per_epoch() const {
-  return state_->reader.plan().batches_per_epoch();
+  return state_->reader->plan().batches_per_epoch();
 }
 
 int64_t Loader::batch_size(int64_t step) const {
   require(0 <= step && step < batches_per_epoch(), "Loader::batch_size", "step is ", step, ", expected one in [0, ",
           batches_per_epoch(), ")");
-  return state_->reader.plan().size(step);
+  return state_->reader->plan().size(step);
 }
 
 Batch Loader::next(int64_t replica) {
@@ -226,7 +226,7 @@ Batch Loader::next(int64_t replica) {
   slot = Slot{};
   ++lane.taken;
   ++state.stats.batches;
-  state.reader.give_back(batch);
+  state.reader->give_back(batch);
   state.wake_workers();
   batch.waited_seconds = waited;
   return batch;
@@ -234,7 +234,7 @@ Batch Loader::next(int64_t replica) {
 
 Cursor Loader::cursor(int64_t replica) const {
   const std::lock_guard lock(state_->mutex);
-  return state_->reader.plan().cursor(state_->lane(replica, "Loader::cursor").taken);
+  return state_->reader->plan().cursor(state_->lane(replica, "Loader::cursor").taken);
 }
 
 void Loader::seek(Cursor cursor) {
@@ -246,9 +246,9 @@ void Loader::seek(Cursor cursor) {
   state.started = false;  // nothing more is claimed
   state.idle.wait(lock, [&] { return state.reading == 0; });
   for (Lane& lane : state.lanes) {
-    lane.taken = lane.claimed = state.reader.plan().index(cursor);
+    lane.taken = lane.claimed = state.reader->plan().index(cursor);
     for (Slot& slot : lane.ring) {
-      if (slot.batch.inputs.defined()) state.reader.give_back(slot.batch);
+      if (slot.batch.inputs.defined()) state.reader->give_back(slot.batch);
       slot = Slot{};
     }
   }

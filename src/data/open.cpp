@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kExpected =
     ", expected fashion-mnist[:FOLDER], mnist:FOLDER, cifar10:FOLDER, images:FOLDER, tensors:FILE.pt, "
-    "synthetic:SHAPE:CLASSES:COUNT, or a folder or file of one of these kinds";
+    "synthetic:SHAPE:CLASSES:COUNT, rooms[:SCENES[:METRES]], or a folder or file of one of these kinds";
 
 /// MNIST and Fashion-MNIST have the same files; only the folder's name can tell which it is.
 std::string name_by_folder(const fs::path& folder) {
@@ -41,8 +41,13 @@ DatasetPointer open_path(const fs::path& path, Split split, const DatasetOptions
 
 }  // namespace
 
+bool names_clouds(std::string_view spec) {
+  return spec == "rooms" || spec.starts_with("rooms:");
+}
+
 std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options) {
   if (spec == "fashion-mnist") return open_default_fashion_mnist(split);
+  if (spec == "rooms") return open_rooms("", split, options);
   std::error_code ignored;
   if (fs::exists(fs::path(spec), ignored)) return open_path(spec, split, options);
   const size_t colon = spec.find(':');
@@ -54,6 +59,7 @@ std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, 
     if (kind == "images") return open_images(rest, split, options);
     if (kind == "tensors") return open_tensors(rest, split);
     if (kind == "synthetic") return open_synthetic(rest, split, options);
+    if (kind == "rooms") return open_rooms(rest, split, options);
   }
   const bool is_path = spec.find('/') != std::string_view::npos || spec.ends_with(".pt");
   fail("open_dataset", "got '", spec, is_path ? "', which is not there" : "'", kExpected);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "data/memory_dataset.h"
@@ -66,6 +67,17 @@ void erase(const Planes& at, RandomKey key, std::span<const float> black, float*
       std::fill_n(image + (c * at.height + y) * at.width + left, width, black[c]);
 }
 
+bool is_for_clouds(const Transform& step) {
+  return std::visit(
+      []<class Step>(const Step&) {
+        return std::disjunction_v<std::is_same<Step, RandomTurn>, std::is_same<Step, RandomScale>,
+                                  std::is_same<Step, RandomMove>, std::is_same<Step, RandomJitter>,
+                                  std::is_same<Step, RandomDrop>, std::is_same<Step, Chromatic>,
+                                  std::is_same<Step, Elastic>>;
+      },
+      step);
+}
+
 bool moves_pixels(const Transform& step) {
   return !std::holds_alternative<Normalize>(step) && !std::holds_alternative<Custom>(step);
 }
@@ -85,6 +97,9 @@ Pipeline::Pipeline(const Transforms& transforms, const Dataset& dataset, uint64_
   const Transforms whole = asks ? transforms.with(dataset.normalization()) : transforms;
   uint64_t place = 0;
   for (const Transform& step : whole.list()) {
+    require(!is_for_clouds(step), "Transforms", "'", Transforms({step}).to_string(),
+            "' is for clouds, and examples have the shape ", c10::IntArrayRef(shape_),
+            ", expected crop, flip, shift, erase or normalize");
     require(!moves_pixels(step) || images, "Transforms", "'", whole.to_string(), "' moves pixels of inputs of shape ",
             c10::IntArrayRef(shape_), ", expected [C, H, W]");
     require(!moves_pixels(step) || dataset.info().target_shape.empty(), "Transforms", "'", whole.to_string(),

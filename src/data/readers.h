@@ -26,6 +26,9 @@ bool holds_images(const fs::path& folder);
 
 DatasetPointer open_tensors(const fs::path& file, Split split);
 
+/// "", "SCENES" or "SCENES:METRES"
+DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptions& options);
+
 /// "SHAPE:CLASSES:COUNT"
 DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetOptions& options);
 

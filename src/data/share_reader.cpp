@@ -6,9 +6,9 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <utility>
 
+#include "data/cloud_reader.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
 
@@ -41,21 +41,6 @@ bool is_free(const at::Tensor& tensor) {
   storage = {};
   return free;
 }
-
-/// Standard rounding and denormals, whatever the thread that reads has set: a share has the same bits from any.
-class StandardFloats {
- public:
-  StandardFloats() {
-    std::fegetenv(&before_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  ~StandardFloats() { std::fesetenv(&before_); }
-  StandardFloats(const StandardFloats&) = delete;
-  StandardFloats& operator=(const StandardFloats&) = delete;
-
- private:
-  std::fenv_t before_;
-};
 
 /// Rows past those that count repeat the share's own, so that what is computed of them is nothing unusual.
 void pad(const Batch& batch, int64_t rows) {
@@ -131,34 +116,72 @@ int64_t BatchPlan::rows(int64_t step, int64_t replica) const {
   return part_of(tail_ == Tail::pad ? batch_ : size(step), replicas_, replica).size();
 }
 
-ShareReader::ShareReader(std::shared_ptr<const Dataset> dataset, Order order, const LoaderOptions& options)
-    : dataset_(std::move(dataset)),
-      order_(std::move(order)),
-      layout_(options.layout),
-      plan_(order_.size(), options),
-      pipeline_(options.transforms, *dataset_, options.seed),
-      pool_(dataset_->info(), layout_, pin(options),
-            static_cast<size_t>(2 * options.block.value_or(Span{0, options.replicas}).size())) {}
-
-Batch ShareReader::read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) {
-  const StandardFloats standard;
+Batch ShareReader::begin(int64_t index) const {
   Batch batch;
   batch.at = plan_.cursor(index);
   batch.next = plan_.cursor(index + 1);
-  const Span positions = plan_.positions(batch.at.step, replica);
-  const int64_t rows = plan_.rows(batch.at.step, replica);
-  batch.count = positions.size();
   batch.global_count = plan_.size(batch.at.step);
-  BufferPool::Buffers buffers = pool_.take(rows);
-  batch.ids = std::move(buffers.ids);
-  batch.inputs = std::move(buffers.inputs);
-  batch.targets = std::move(buffers.targets);
-  const std::span<int64_t> ids(batch.ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(batch.count));
-  order_.fill(batch.at.epoch, positions.begin, ids);
-  pipeline_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
-                 batch.targets.mutable_data_ptr<int64_t>(), scratch);
-  pad(batch, rows);
   return batch;
+}
+
+StandardFloats::StandardFloats() {
+  std::fegetenv(&before_);
+  std::fesetenv(FE_DFL_ENV);
+}
+
+StandardFloats::~StandardFloats() {
+  std::fesetenv(&before_);
+}
+
+namespace {
+
+/// Of examples of one size, into buffers that are used again.
+class RowReader : public ShareReader {
+ public:
+  RowReader(std::shared_ptr<const Dataset> dataset, const Order& order, const LoaderOptions& options)
+      : ShareReader(order, options),
+        dataset_(std::move(dataset)),
+        layout_(options.layout),
+        pipeline_(options.transforms, *dataset_, options.seed),
+        pool_(dataset_->info(), layout_, pin(options),
+              static_cast<size_t>(2 * options.block.value_or(Span{0, options.replicas}).size())) {}
+
+  const Dataset& dataset() const override { return *dataset_; }
+  void give_back(const Batch& batch) override { pool_.give({batch.ids, batch.inputs, batch.targets}); }
+
+  Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) override {
+    const StandardFloats standard;
+    Batch batch = begin(index);
+    const Span positions = plan().positions(batch.at.step, replica);
+    const int64_t rows = plan().rows(batch.at.step, replica);
+    batch.count = positions.size();
+    batch.weight = static_cast<double>(batch.count);
+    BufferPool::Buffers buffers = pool_.take(rows);
+    batch.ids = std::move(buffers.ids);
+    batch.inputs = std::move(buffers.inputs);
+    batch.targets = std::move(buffers.targets);
+    const std::span<int64_t> ids(batch.ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(batch.count));
+    order().fill(batch.at.epoch, positions.begin, ids);
+    pipeline_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
+                   batch.targets.mutable_data_ptr<int64_t>(), scratch);
+    pad(batch, rows);
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  Layout layout_;
+  Pipeline pipeline_;
+  BufferPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<ShareReader> make_share_reader(std::shared_ptr<const Dataset> dataset, const Order& order,
+                                               const LoaderOptions& options) {
+  if (auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset))
+    return std::make_unique<CloudReader>(std::move(clouds), order, options);
+  return std::make_unique<RowReader>(std::move(dataset), order, options);
 }
 
 }  // namespace lockstep::data

@@ -3,8 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cfenv>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "data/pipeline.h"
@@ -58,22 +60,42 @@ class BatchPlan {
 /// Reads shares; knows nothing of threads, and any number of them may call it.
 class ShareReader {
  public:
-  ShareReader(std::shared_ptr<const Dataset> dataset, Order order, const LoaderOptions& options);
+  virtual ~ShareReader() = default;
+  ShareReader(const ShareReader&) = delete;
+  ShareReader& operator=(const ShareReader&) = delete;
 
-  const Dataset& dataset() const { return *dataset_; }
+  virtual const Dataset& dataset() const = 0;
   const Order& order() const { return order_; }
   const BatchPlan& plan() const { return plan_; }
 
-  Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch);
-  void give_back(const Batch& batch) { pool_.give({batch.ids, batch.inputs, batch.targets}); }
+  virtual Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) = 0;
+  /// Buffers of a batch, to be used again once nobody holds them.
+  virtual void give_back(const Batch& /*batch*/) {}
+
+ protected:
+  ShareReader(Order order, const LoaderOptions& options) : order_(std::move(order)), plan_(order_.size(), options) {}
+  /// A batch that says where it lies and has no tensors yet.
+  Batch begin(int64_t index) const;
 
  private:
-  std::shared_ptr<const Dataset> dataset_;
   Order order_;
-  Layout layout_;
   BatchPlan plan_;
-  Pipeline pipeline_;
-  BufferPool pool_;
+};
+
+/// For examples of one size, or for clouds.
+std::unique_ptr<ShareReader> make_share_reader(std::shared_ptr<const Dataset> dataset, const Order& order,
+                                               const LoaderOptions& options);
+
+/// Standard rounding and denormals, whatever the thread that reads has set: a share has the same bits from any.
+class StandardFloats {
+ public:
+  StandardFloats();
+  ~StandardFloats();
+  StandardFloats(const StandardFloats&) = delete;
+  StandardFloats& operator=(const StandardFloats&) = delete;
+
+ private:
+  std::fenv_t before_;
 };
 
 }  // namespace lockstep::data

@@ -14,7 +14,10 @@ namespace lockstep::data {
 namespace {
 
 constexpr const char* kKnown =
-    "crop:PIXELS, flip[:PROBABILITY], shift:PIXELS, erase[:PROBABILITY], normalize[:MEAN:...:DEVIATION:...]";
+    "crop:PIXELS, flip[:PROBABILITY], shift:PIXELS, erase[:PROBABILITY], normalize[:MEAN:...:DEVIATION:...] or, of "
+    "clouds, flip[:PROBABILITY], turn[:DEGREES], scale:PART, move:METRES, jitter:METRES, drop:PART, "
+    "chromatic[:AMOUNT], "
+    "elastic:CELL:METRES";
 
 void check_probability(const char* name, double probability) {
   require(probability >= 0 && probability <= 1, "Transforms", name, " has the probability ", probability,
@@ -23,6 +26,10 @@ void check_probability(const char* name, double probability) {
 
 void check_pixels(const char* name, int64_t pixels) {
   require(0 <= pixels && pixels <= 1 << 14, "Transforms", name, " has ", pixels, " pixels, expected 0 to 16384");
+}
+
+void check_range(const char* name, double value, double most) {
+  require(value >= 0 && value <= most, "Transforms", name, " has ", value, ", expected 0 to ", most);
 }
 
 struct Check {
@@ -41,6 +48,17 @@ struct Check {
   }
   void operator()(const Custom& step) const {
     require(step.apply != nullptr, "Transforms", "the transform '", step.name, "' has no function");
+  }
+  void operator()(const RandomTurn& step) const { check_range("turn", step.degrees, 180); }
+  void operator()(const RandomScale& step) const { check_range("scale", step.part, 0.9); }
+  void operator()(const RandomMove& step) const { check_range("move", step.metres, 1e4); }
+  void operator()(const RandomJitter& step) const { check_range("jitter", step.metres, 1e2); }
+  void operator()(const RandomDrop& step) const { check_probability("drop", step.part); }
+  void operator()(const Chromatic& step) const { check_range("chromatic", step.amount, 1); }
+  void operator()(const Elastic& step) const {
+    check_range("elastic", step.metres, 1e2);
+    require(step.cell > 0 && std::isfinite(step.cell), "Transforms", "elastic has cells of ", step.cell,
+            " m, expected them above 0");
   }
 };
 
@@ -64,6 +82,15 @@ struct Write {
     return written;
   }
   std::string operator()(const Custom& step) const { return step.name; }
+  std::string operator()(const RandomTurn& step) const { return text("turn:", digits(step.degrees)); }
+  std::string operator()(const RandomScale& step) const { return text("scale:", digits(step.part)); }
+  std::string operator()(const RandomMove& step) const { return text("move:", digits(step.metres)); }
+  std::string operator()(const RandomJitter& step) const { return text("jitter:", digits(step.metres)); }
+  std::string operator()(const RandomDrop& step) const { return text("drop:", digits(step.part)); }
+  std::string operator()(const Chromatic& step) const { return text("chromatic:", digits(step.amount)); }
+  std::string operator()(const Elastic& step) const {
+    return text("elastic:", digits(step.cell), ":", digits(step.metres));
+  }
 };
 
 std::vector<std::string> split_at(std::string_view whole, char separator) {
@@ -98,7 +125,15 @@ Transform parse_step(const std::string& step) {
   const std::string name = words.empty() ? "" : words[0];
   if (name == "normalize") return parse_normalize(words, step);
   const bool has_value = words.size() == 2;
+  if (name == "elastic" && words.size() == 3)
+    return Elastic{number_in<double>(words[1], step), number_in<double>(words[2], step)};
   if (words.size() <= 2) {
+    if (name == "turn") return has_value ? RandomTurn{number_in<double>(words[1], step)} : RandomTurn{};
+    if (name == "chromatic") return has_value ? Chromatic{number_in<double>(words[1], step)} : Chromatic{};
+    if (name == "scale" && has_value) return RandomScale{number_in<double>(words[1], step)};
+    if (name == "move" && has_value) return RandomMove{number_in<double>(words[1], step)};
+    if (name == "jitter" && has_value) return RandomJitter{number_in<double>(words[1], step)};
+    if (name == "drop" && has_value) return RandomDrop{number_in<double>(words[1], step)};
     if (name == "crop" && has_value) return RandomCrop{number_in<int64_t>(words[1], step)};
     if (name == "shift" && has_value) return RandomShift{number_in<int64_t>(words[1], step)};
     if (name == "flip") return has_value ? RandomFlip{number_in<double>(words[1], step)} : RandomFlip{};

@@ -21,14 +21,16 @@ const char* to_string(Split split) noexcept;
 struct DatasetInfo {
   std::string name{};  ///< "fashion-mnist"
   int64_t size = 0;
-  /// [C, H, W] of images; any shape of other inputs.
+  /// [C, H, W] of images; [C] of clouds, whose points have C features; any shape of other inputs.
   std::vector<int64_t> input_shape{};
-  /// Empty: one class an example. [H, W] where each pixel has one.
+  /// Empty: one class an example, or one a point of a cloud. [H, W] where each pixel has one.
   std::vector<int64_t> target_shape{};
   /// Targets are in [0, classes).
   int64_t classes = 0;
   /// `classes` of them; numbers where the data has no names.
   std::vector<std::string> class_names{};
+  /// Examples are clouds of points (cloud.h), seen on a grid with voxels of this side in metres; 0: they are not.
+  double voxel = 0;
 
   int64_t input_numel() const;
   int64_t target_numel() const;
@@ -91,8 +93,10 @@ class Dataset {
   virtual void read_inputs(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs) const = 0;
   virtual void fetch_targets(std::span<const int64_t> ids, int64_t* targets) const = 0;
 
- private:
+  /// Throws Error where an id is out of range.
   void check(const char* operation, std::span<const int64_t> ids) const;
+
+ private:
   DatasetInfo info_;
 };
 
@@ -103,6 +107,8 @@ struct DatasetOptions {
   int64_t cache_bytes = int64_t{4} << 30;
   /// Synthetic data: another seed, other data.
   uint64_t seed = 0;
+  /// Clouds: the side of a voxel in metres.
+  double voxel = 0.05;
 };
 
 /// The data set that a text names:
@@ -114,10 +120,15 @@ struct DatasetOptions {
 ///   under
 ///                              {"train": {...}, "test": {...}}; inputs uint8 or floating, targets integers
 ///   `synthetic:1x28x28:10:60000`  shape, classes, examples: the mean of a class and noise, keyed by the options' seed
+///   `rooms`, `rooms:SCENES`, `rooms:SCENES:METRES`   clouds of synthetic rooms, whose sides have about this length,
+///   keyed by the options' seed: floor, ceiling, walls, furniture, as a scanner sees them from a few places
 ///   a folder or a .pt file     one of the above, recognised by what it holds
 /// Throws Error that names the file, the offset, what was got, what was expected and what can be done, when it names
 /// nothing, or files are missing, truncated, corrupt, or have labels out of range.
 std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options = {});
+
+/// Whether such a text names clouds of points; nothing is opened.
+bool names_clouds(std::string_view spec);
 
 /// PNG and JPEG files as inputs [3, image_size, image_size], scaled and cut as folders of images are, in the order of
 /// the list; all of class 0. Throws Error where the list is empty; a file that can't be read is an Error when it is

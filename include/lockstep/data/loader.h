@@ -38,13 +38,15 @@ struct Cursor {
 
 /// One replica's share of one global batch. With n rows:
 struct Batch {
-  at::Tensor ids;             ///< [n] int64; -1 in rows that don't count
-  at::Tensor inputs;          ///< [n, C, H, W] float32
-  at::Tensor targets;         ///< [n, ...] int64; -100, which PyTorch's losses ignore, in rows that don't count
-  int64_t count = 0;          ///< rows that count, the first ones: the weight of this share; n except with Tail::pad
-  int64_t global_count = 0;   ///< of all replicas' shares together
-  Cursor at;                  ///< where it lies: epoch, and step in the epoch
-  Cursor next;                ///< the place after it, to resume from
+  at::Tensor ids;            ///< [n] int64; -1 in rows that don't count
+  at::Tensor inputs;         ///< [n, C, H, W] float32; of clouds [m, C], the features of all their m voxels
+  at::Tensor targets;        ///< [n, ...] int64; -100, which PyTorch's losses ignore, in rows that don't count; or [m]
+  at::Tensor coordinates{};  ///< of clouds: [m, 4] int32, the number of the cloud in this share, then its voxel's place
+  int64_t count = 0;         ///< rows that count, the first ones; n except with Tail::pad
+  double weight = 0;         ///< of this share in means over all: `count`, or how many voxels have a class
+  int64_t global_count = 0;  ///< of all replicas' shares together
+  Cursor at;                 ///< where it lies: epoch, and step in the epoch
+  Cursor next;               ///< the place after it, to resume from
   double waited_seconds = 0;  ///< how long its replica has waited for it
 
   bool last_of_epoch() const { return next.epoch != at.epoch; }
@@ -77,8 +79,8 @@ struct LoaderStats {
   double waited_seconds = 0;  ///< summed over the replicas served here
 };
 
-/// Cuts the order into global batches and each batch into R shares (Placement::even, as Replica::share_of), and reads
-/// the shares of the replicas that run here, ahead of time:
+/// Cuts the order into global batches and each batch into R shares (Placement::even, as Replica::share_of; clouds by
+/// balanced_shares of their costs), and reads the shares of the replicas that run here, ahead of time:
 ///
 ///     Loader loader(dataset, Order::shuffled(dataset->size(), seed), {.batch = 256, .replicas = 8});
 ///     for (const Batch& batch : loader.share(me.number()))  // the rest of this epoch

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/cloud.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int64_t kIgnore = -100;
+constexpr int kBits = 21;  // of a coordinate in a key of 64
+
+struct Keyed {
+  uint64_t key;
+  int64_t point;
+  auto operator<=>(const Keyed&) const = default;
+};
+
+int64_t cell(float value, double voxel) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(value) / voxel));
+}
+
+/// The lowest coordinate of each axis.
+std::array<int64_t, 3> corner_of(const Cloud& cloud, double voxel) {
+  std::array<int64_t, 3> low{}, high{};
+  for (int64_t i = 0; i < cloud.size(); ++i)
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const float value = cloud.points[i][axis];
+      require(std::isfinite(value) && std::abs(value / voxel) < 1e9, "voxelise", "point ", i, " has the coordinate ",
+              value, ", expected one within 1e9 voxels of 0");
+      const int64_t at = cell(value, voxel);
+      low[axis] = i == 0 ? at : std::min(low[axis], at);
+      high[axis] = i == 0 ? at : std::max(high[axis], at);
+    }
+  for (size_t axis = 0; axis < 3; ++axis)
+    require(high[axis] - low[axis] < int64_t{1} << kBits, "voxelise", "the cloud is ", high[axis] - low[axis] + 1,
+            " voxels wide, expected at most ", int64_t{1} << kBits, ": larger voxels");
+  return low;
+}
+
+/// Points sorted by voxel; those of one voxel in their own order.
+std::vector<Keyed> sorted_points(const Cloud& cloud, double voxel, const std::array<int64_t, 3>& low) {
+  std::vector<Keyed> keyed(cloud.points.size());
+  for (int64_t i = 0; i < cloud.size(); ++i) {
+    uint64_t key = 0;
+    for (size_t axis = 0; axis < 3; ++axis)
+      key = key << kBits | static_cast<uint64_t>(cell(cloud.points[i][axis], voxel) - low[axis]);
+    keyed[i] = {key, i};
+  }
+  std::ranges::sort(keyed);
+  return keyed;
+}
+
+/// The class that most of these points have.
+int64_t majority(const Cloud& cloud, std::span<const Keyed> points, std::vector<int64_t>& labels) {
+  if (cloud.labels.empty()) return kIgnore;
+  labels.clear();
+  for (const Keyed& point : points)
+    if (cloud.labels[point.point] >= 0) labels.push_back(cloud.labels[point.point]);
+  std::ranges::sort(labels);
+  int64_t best = kIgnore;
+  std::ptrdiff_t most = 0;
+  for (auto run = labels.begin(); run != labels.end();) {
+    const auto end = std::upper_bound(run, labels.end(), *run);
+    if (end - run > most) {
+      best = *run;
+      most = end - run;
+    }
+    run = end;
+  }
+  return best;
+}
+
+/// The mean of the features of these points, added up in their order.
+void average(const Cloud& cloud, std::span<const Keyed> points, float* out) {
+  for (int64_t c = 0; c < cloud.channels; ++c) {
+    double sum = 0;
+    for (const Keyed& point : points) sum += cloud.features[point.point * cloud.channels + c];
+    out[c] = static_cast<float>(sum / static_cast<double>(points.size()));
+  }
+}
+
+}  // namespace
+
+Voxels voxelise(const Cloud& cloud, double voxel) {
+  require(std::isfinite(voxel) && voxel > 0, "voxelise", "the voxel's side is ", voxel, ", expected it above 0");
+  require(static_cast<int64_t>(cloud.features.size()) == cloud.size() * cloud.channels &&
+              (cloud.labels.empty() || cloud.labels.size() == cloud.points.size()),
+          "voxelise", cloud.size(), " points have ", cloud.features.size(), " features and ", cloud.labels.size(),
+          " labels, expected ", cloud.channels, " features and one label each, or no labels");
+  const auto low = corner_of(cloud, voxel);
+  const auto keyed = sorted_points(cloud, voxel, low);
+  std::vector<size_t> begins;
+  for (size_t i = 0; i < keyed.size(); ++i)
+    if (i == 0 || keyed[i].key != keyed[i - 1].key) begins.push_back(i);
+  const auto rows = static_cast<int64_t>(begins.size());
+  begins.push_back(keyed.size());
+  Voxels out{.coordinates = at::empty({rows, 3}, at::kInt),
+             .features = at::empty({rows, cloud.channels}, at::kFloat),
+             .labels = at::empty({rows}, at::kLong),
+             .voxel_of_point = std::vector<int64_t>(cloud.points.size())};
+  auto* coordinates = out.coordinates.mutable_data_ptr<int32_t>();
+  auto* features = out.features.mutable_data_ptr<float>();
+  auto* labels = out.labels.mutable_data_ptr<int64_t>();
+  std::vector<int64_t> scratch;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto points = std::span(keyed).subspan(begins[row], begins[row + 1] - begins[row]);
+    for (int axis = 0; axis < 3; ++axis) {
+      const uint64_t above = points[0].key >> ((2 - axis) * kBits) & ((uint64_t{1} << kBits) - 1);
+      coordinates[3 * row + axis] = static_cast<int32_t>(static_cast<int64_t>(above) + low[axis]);
+    }
+    average(cloud, points, features + row * cloud.channels);
+    labels[row] = majority(cloud, points, scratch);
+    for (const Keyed& point : points) out.voxel_of_point[point.point] = row;
+  }
+  return out;
+}
+
+std::vector<std::vector<int64_t>> balanced_shares(std::span<const int64_t> costs, int64_t shares) {
+  require(shares >= 1, "balanced_shares", "there are ", shares, " shares, expected at least 1");
+  std::vector<int64_t> order(costs.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](int64_t i) { return costs[i]; });
+  std::vector<std::vector<int64_t>> out(shares);
+  std::vector<int64_t> loads(shares, 0);
+  for (const int64_t i : order) {
+    const auto least = std::ranges::min_element(loads) - loads.begin();
+    out[least].push_back(i);
+    loads[least] += costs[i];
+  }
+  for (auto& share : out) std::ranges::sort(share);
+  return out;
+}
+
+CloudDataset::CloudDataset(DatasetInfo info) : Dataset(std::move(info)) {
+  require(this->info().voxel > 0 && this->info().input_shape.size() == 1 && this->info().target_shape.empty(),
+          "CloudDataset", this->info().name, " has voxels of ", this->info().voxel, " and inputs of shape ",
+          c10::IntArrayRef(this->info().input_shape), ", expected voxels above 0 and one number of channels");
+}
+
+Cloud CloudDataset::read_cloud(int64_t id) const {
+  check("CloudDataset::read_cloud", {&id, 1});
+  return measure(id);
+}
+
+Normalization CloudDataset::normalization() const {
+  fail("normalization", info().name, " has clouds of points, expected images: leave normalize out");
+}
+
+void CloudDataset::read_inputs(std::span<const int64_t> /*ids*/, Layout /*layout*/, Affine /*affine*/,
+                               float* /*inputs*/) const {
+  fail("Dataset::read", info().name, " has clouds that differ in size, expected read_cloud or a Loader");
+}
+
+void CloudDataset::fetch_targets(std::span<const int64_t> /*ids*/, int64_t* /*targets*/) const {
+  fail("Dataset::read_targets", info().name, " has a target for each point, expected read_cloud or a Loader");
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cloud_reader.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr uint64_t kStream = 0x636C6F756473;  // "clouds": nothing else draws from these numbers
+
+/// All voxels of a share, each with the number of its cloud. Plain copies: libtorch would start threads here.
+void join(const std::vector<Voxels>& clouds, int64_t channels, Batch& batch) {
+  int64_t rows = 0;
+  for (const Voxels& voxels : clouds) rows += voxels.labels.size(0);
+  batch.coordinates = at::empty({rows, 4}, at::kInt);
+  batch.inputs = at::empty({rows, channels}, at::kFloat);
+  batch.targets = at::empty({rows}, at::kLong);
+  auto* places = batch.coordinates.mutable_data_ptr<int32_t>();
+  auto* features = batch.inputs.mutable_data_ptr<float>();
+  auto* labels = batch.targets.mutable_data_ptr<int64_t>();
+  int64_t labelled = 0;
+  for (size_t number = 0; number < clouds.size(); ++number) {
+    const int64_t size = clouds[number].labels.size(0);
+    const auto* place = clouds[number].coordinates.const_data_ptr<int32_t>();
+    const auto* label = clouds[number].labels.const_data_ptr<int64_t>();
+    for (int64_t row = 0; row < size; ++row, place += 3) {
+      *places++ = static_cast<int32_t>(number);
+      places = std::copy_n(place, 3, places);
+    }
+    features = std::copy_n(clouds[number].features.const_data_ptr<float>(), size * channels, features);
+    labels = std::copy_n(label, size, labels);
+    labelled += std::count_if(label, label + size, [](int64_t one) { return one >= 0; });
+  }
+  batch.weight = static_cast<double>(labelled);
+}
+
+}  // namespace
+
+CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Order& order, const LoaderOptions& options)
+    : ShareReader(order, options),
+      dataset_(std::move(dataset)),
+      batch_(options.batch),
+      replicas_(options.replicas),
+      transforms_(options.transforms),
+      key_{options.seed, kStream} {
+  check_for_clouds(transforms_);
+  require(options.tail != Tail::pad, "Loader", "the tail is pad, which is for examples of one size, and ",
+          dataset_->info().name, " has clouds, expected exact or drop_last");
+}
+
+std::vector<int64_t> CloudReader::ids_of(const Batch& batch, int64_t replica) const {
+  std::vector<int64_t> ids(batch.global_count), costs, mine;
+  order().fill(batch.at.epoch, batch.at.step * batch_, ids);
+  for (const int64_t id : ids) costs.push_back(dataset_->cost(id));
+  const auto shares = balanced_shares(costs, replicas_);
+  for (const int64_t place : shares[replica]) mine.push_back(ids[place]);
+  return mine;
+}
+
+Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scratch*/) {
+  const StandardFloats standard;
+  const c10::InferenceMode off(false);  // a consumer in inference mode may be the one who reads
+  Batch batch = begin(index);
+  const auto ids = ids_of(batch, replica);
+  std::vector<Voxels> clouds;
+  for (const int64_t id : ids) {
+    Cloud cloud = dataset_->read_cloud(id);
+    transform(cloud, transforms_, key_.fold(batch.at.epoch).fold(id));
+    clouds.push_back(voxelise(cloud, dataset_->info().voxel));
+  }
+  join(clouds, dataset_->info().input_numel(), batch);
+  batch.ids = at::tensor(ids, at::kLong);
+  batch.count = static_cast<int64_t>(ids.size());
+  return batch;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "data/share_reader.h"
+#include "lockstep/data/cloud.h"
+
+namespace lockstep::data {
+
+/// Shares of clouds: which of a batch they are is balanced by cost; each is transformed, put on its grid, and joined
+/// with the others.
+class CloudReader : public ShareReader {
+ public:
+  /// Throws Error for transforms of images, and for Tail::pad.
+  CloudReader(std::shared_ptr<const CloudDataset> dataset, const Order& order, const LoaderOptions& options);
+  const Dataset& dataset() const override { return *dataset_; }
+  Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) override;
+
+ private:
+  /// The ids of a replica's share, in the order of the batch.
+  std::vector<int64_t> ids_of(const Batch& batch, int64_t replica) const;
+
+  std::shared_ptr<const CloudDataset> dataset_;
+  int64_t batch_, replicas_;
+  Transforms transforms_;
+  RandomKey key_;
+};
+
+}  // namespace lockstep::data
