@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// A header of lines, then the rows of each element, one after another: bytes, or words of text.
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "data/file.h"
+#include "data/ply_types.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+/// The bytes of a file and a place in them.
+class Cursor {
+ public:
+  Cursor(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+
+  size_t left() const { return bytes_.size() - at_; }
+
+  template <class... Parts>
+  [[noreturn]] void wrong(const Parts&... parts) const {
+    lockstep::fail("read_ply", name_, ", offset ", begin_, ": ", parts...);
+  }
+
+  /// Up to the end of the line, without it.
+  std::string line() {
+    begin_ = at_;
+    const auto rest = bytes_.subspan(at_);
+    const auto end = std::ranges::find(rest, uint8_t{'\n'});
+    if (end == rest.end()) wrong("the header ends without end_header");
+    std::string out(rest.begin(), end);
+    at_ += out.size() + 1;
+    if (out.ends_with('\r')) out.pop_back();
+    return out;
+  }
+
+  /// The next word of text.
+  std::string_view word() {
+    const auto is_space = [](uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+    while (at_ < bytes_.size() && is_space(bytes_[at_])) ++at_;
+    begin_ = at_;
+    while (at_ < bytes_.size() && !is_space(bytes_[at_])) ++at_;
+    if (begin_ == at_) wrong("the file ends before its last row");
+    return {reinterpret_cast<const char*>(bytes_.data()) + begin_, at_ - begin_};
+  }
+
+  /// The next value, byte by byte from the end where `reversed`.
+  template <class Value>
+  Value take(bool reversed) {
+    begin_ = at_;
+    if (left() < sizeof(Value)) wrong("the file ends before its last row");
+    std::array<uint8_t, sizeof(Value)> raw;
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at_), sizeof(Value), raw.begin());
+    at_ += sizeof(Value);
+    if (reversed) std::ranges::reverse(raw);
+    return std::bit_cast<Value>(raw);
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  const std::string& name_;
+  size_t at_ = 0;
+  size_t begin_ = 0;  // of what was read last, for messages
+};
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+PlyType type_named(const std::string& name, const Cursor& at) {
+  for (const PlyTypeName& one : kPlyTypes)
+    if (name == one.name || name == one.new_name) return one.type;
+  at.wrong("'", name, "' is no type, expected char, uchar, short, ushort, int, uint, float or double");
+}
+
+PlyFormat format_of(const std::vector<std::string>& words, const Cursor& at) {
+  for (const auto& [format, name] : kPlyFormats)
+    if (words.size() == 3 && words[1] == name && words[2] == "1.0") return format;
+  at.wrong("expected 'format ascii 1.0', 'format binary_little_endian 1.0' or 'format binary_big_endian 1.0'");
+}
+
+PlyElement element_of(const std::vector<std::string>& words, const Cursor& at) {
+  PlyElement element;
+  if (words.size() == 3) {
+    element.name = words[1];
+    const auto* end = words[2].data() + words[2].size();
+    const auto [stop, error] = std::from_chars(words[2].data(), end, element.rows);
+    if (error == std::errc() && stop == end && element.rows >= 0) return element;
+  }
+  at.wrong("expected 'element NAME ROWS'");
+}
+
+PlyColumn column_of(const std::vector<std::string>& words, const Cursor& at) {
+  PlyColumn column;
+  const bool list = words.size() == 5 && words[1] == "list";
+  if (!list && words.size() != 3) at.wrong("expected 'property TYPE NAME' or 'property list TYPE TYPE NAME'");
+  column.name = words.back();
+  column.type = type_named(words[words.size() - 2], at);
+  if (!list) return column;
+  column.count_type = type_named(words[2], at);
+  if (*column.count_type >= PlyType::float32)
+    at.wrong("lengths of lists are of type ", words[2], ", expected integers");
+  return column;
+}
+
+Ply read_header(Cursor& at) {
+  if (at.left() < 4 || at.line() != "ply") at.wrong("this is no PLY file, expected it to begin with 'ply'");
+  Ply ply;
+  bool has_format = false;
+  for (;;) {
+    const std::string line = at.line();
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    const std::string& key = words[0];
+    if (key == "end_header") break;
+    if (key == "comment" || key == "obj_info") {
+      ply.comments.push_back(line.size() > key.size() + 1 ? line.substr(key.size() + 1) : "");
+    } else if (key == "format") {
+      ply.format = format_of(words, at);
+      has_format = true;
+    } else if (key == "element") {
+      ply.elements.push_back(element_of(words, at));
+    } else if (key == "property") {
+      if (ply.elements.empty()) at.wrong("a property stands before any element");
+      auto& columns = ply.elements.back().columns;
+      columns.push_back(column_of(words, at));
+      if (std::ranges::count(columns, columns.back().name, &PlyColumn::name) > 1)
+        at.wrong("there are two properties '", columns.back().name, "'");
+    } else {
+      at.wrong("'", key.substr(0, 40), "' is unknown, expected format, element, property, comment or end_header");
+    }
+  }
+  if (!has_format) at.wrong("the header has no format");
+  return ply;
+}
+
+double number_in(std::string_view word, const Cursor& at) {
+  double value = 0;
+  if (word.starts_with('+')) word.remove_prefix(1);
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error == std::errc() && end == word.data() + word.size()) return value;
+  at.wrong("'", word.substr(0, 40), "' is no number");
+}
+
+/// A word as a value of this type, or the bytes of one.
+double read_value(Cursor& at, PlyType type, PlyFormat format) {
+  return with_type(type, [&]<class Value>(Value) -> double {
+    if (format != PlyFormat::ascii) return static_cast<double>(at.take<Value>(format == PlyFormat::big_endian));
+    const double value = number_in(at.word(), at);
+    if constexpr (std::is_integral_v<Value>) {
+      const bool fits = value >= std::numeric_limits<Value>::min() && value <= std::numeric_limits<Value>::max();
+      if (!fits || value != std::trunc(value)) at.wrong(value, " is no ", facts_of(type).name);
+      return value;
+    } else {
+      return static_cast<double>(static_cast<Value>(value));
+    }
+  });
+}
+
+void read_cell(Cursor& at, PlyColumn& column, PlyFormat format) {
+  double length = 1;
+  if (column.count_type) {
+    length = read_value(at, *column.count_type, format);
+    const size_t smallest = format == PlyFormat::ascii ? 2 : facts_of(column.type).bytes;  // a digit and a space
+    if (length < 0 || length * static_cast<double>(smallest) > static_cast<double>(at.left()) + 1)
+      at.wrong("a list of '", column.name, "' has ", length, " values, and ", at.left(), " bytes are left");
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(length); ++i)
+    column.values.push_back(read_value(at, column.type, format));
+  if (column.count_type) column.ends.push_back(static_cast<int64_t>(column.values.size()));
+}
+
+/// The least that a row can take.
+size_t smallest_row(const PlyElement& element, PlyFormat format) {
+  size_t bytes = 0;
+  for (const PlyColumn& column : element.columns)
+    bytes += format == PlyFormat::ascii ? 2 : facts_of(column.count_type.value_or(column.type)).bytes;
+  return bytes;
+}
+
+void read_rows(Cursor& at, PlyElement& element, PlyFormat format) {
+  const size_t row = smallest_row(element, format);
+  if (row == 0 && element.rows > 0) at.wrong("element ", element.name, " has ", element.rows, " rows of nothing");
+  if (row > 0 && static_cast<uint64_t>(element.rows) > (at.left() + 1) / row)
+    at.wrong("element ", element.name, " has ", element.rows, " rows, and ", at.left(), " bytes are left for them");
+  for (PlyColumn& column : element.columns) column.values.reserve(element.rows);
+  for (int64_t i = 0; i < element.rows; ++i)
+    for (PlyColumn& column : element.columns) read_cell(at, column, format);
+}
+
+}  // namespace
+
+Ply parse_ply(std::span<const uint8_t> bytes, const std::string& name) {
+  Cursor at(bytes, name);
+  Ply ply = read_header(at);
+  for (PlyElement& element : ply.elements) read_rows(at, element, ply.format);
+  return ply;
+}
+
+Ply read_ply(const std::string& file) {
+  return parse_ply(read_file(file), file);
+}
+
+}  // namespace lockstep::data

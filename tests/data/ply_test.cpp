@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/ply.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep::data {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Ply parse(const std::string& bytes) {
+  return parse_ply({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "test.ply");
+}
+
+/// A column of every type, and a list.
+Ply everything(PlyFormat format) {
+  PlyElement vertex{.name = "vertex", .rows = 3};
+  vertex.columns = {{.name = "a", .type = PlyType::int8, .values = {-128, 0, 127}},
+                    {.name = "b", .type = PlyType::uint8, .values = {0, 1, 255}},
+                    {.name = "c", .type = PlyType::int16, .values = {-32768, 5, 32767}},
+                    {.name = "d", .type = PlyType::uint16, .values = {0, 7, 65535}},
+                    {.name = "e", .type = PlyType::int32, .values = {-2147483648.0, 1, 2147483647}},
+                    {.name = "f", .type = PlyType::uint32, .values = {0, 2, 4294967295}},
+                    {.name = "x", .type = PlyType::float32, .values = {static_cast<double>(0.1F), -2.5, 1e30F}},
+                    {.name = "y", .type = PlyType::float64, .values = {0.1, -1e-300, 3}}};
+  PlyElement face{.name = "face", .rows = 3};
+  face.columns = {{.name = "vertex_indices",
+                   .type = PlyType::int32,
+                   .count_type = PlyType::uint8,
+                   .values = {0, 1, 2, 2, 1, 0, 2},
+                   .ends = {3, 3, 7}}};
+  return {.format = format, .comments = {"made by a test"}, .elements = {vertex, face}};
+}
+
+TEST(Ply, ReadsWhatItWroteInEveryFormat) {
+  for (const PlyFormat format : {PlyFormat::ascii, PlyFormat::little_endian, PlyFormat::big_endian}) {
+    const Ply ply = everything(format);
+    EXPECT_EQ(parse(to_bytes(ply)), ply);
+  }
+}
+
+TEST(Ply, ReadsTextAsOthersWriteIt) {
+  const Ply ply = parse(
+      "ply\r\nformat ascii 1.0\r\ncomment  by hand\r\nobj_info x\r\nelement vertex 2\r\nproperty float32 x\r\n"
+      "property uint8 red\r\nelement face 1\r\nproperty list uchar int vertex_index\r\nend_header\r\n"
+      "+1.5e0 7\r\n-2 255\r\n\r\n3 0 1 1\r\n");
+  ASSERT_EQ(ply.elements.size(), 2);
+  EXPECT_EQ(ply.find("vertex")->find("x")->values, (std::vector<double>{1.5, -2}));
+  EXPECT_EQ(ply.find("vertex")->find("red")->values, (std::vector<double>{7, 255}));
+  EXPECT_EQ(ply.find("face")->columns[0].values, (std::vector<double>{0, 1, 1}));
+  EXPECT_EQ(ply.comments[0], " by hand");
+  EXPECT_EQ(ply.find("edge"), nullptr);
+}
+
+TEST(Ply, ReadsBytesInTheOrderThatTheHeaderNames) {
+  const std::string header = "element vertex 1\nproperty short x\nproperty float y\nend_header\n";
+  const Ply big = parse("ply\nformat binary_big_endian 1.0\n" + header + std::string("\x01\x02\x3F\x80\x00\x00", 6));
+  const Ply little =
+      parse("ply\nformat binary_little_endian 1.0\n" + header + std::string("\x01\x02\x00\x00\x80\x3F", 6));
+  EXPECT_EQ(big.elements[0].find("x")->values[0], 258);
+  EXPECT_EQ(little.elements[0].find("x")->values[0], 513);
+  EXPECT_EQ(big.elements[0].find("y")->values[0], 1);
+  EXPECT_EQ(little.elements[0].find("y")->values[0], 1);
+}
+
+TEST(Ply, SaysWhereAFileIsBroken) {
+  const auto expect = [](const std::string& bytes, const std::string& message) {
+    EXPECT_THAT([&] { parse(bytes); }, ThrowsMessage<Error>(HasSubstr(message))) << bytes;
+  };
+  const std::string head = "ply\nformat ascii 1.0\n", vertex = head + "element vertex 2\nproperty float x\n";
+  expect("", "test.ply, offset 0: this is no PLY file");
+  expect("solid cube\n", "this is no PLY file");
+  expect("ply\nformat ascii 2.0\n", "test.ply, offset 4: expected 'format ascii 1.0'");
+  expect("ply\nelement v 1\nproperty int x\nend_header\n1\n", "the header has no format");
+  expect(head + "element vertex\n", "expected 'element NAME ROWS'");
+  expect(head + "element vertex -4\n", "expected 'element NAME ROWS'");
+  expect(head + "property int x\n", "stands before any element");
+  expect(vertex + "property quad y\n", "'quad' is no type");
+  expect(vertex + "property float x\n", "there are two properties 'x'");
+  expect(vertex + "property list float int l\n", "expected integers");
+  expect(vertex + "surprise\n", "'surprise' is unknown");
+  expect(vertex, "the header ends without end_header");
+  expect(vertex + "end_header\n1\n", "has 2 rows, and 2 bytes are left");
+  expect(vertex + "end_header\n1\n    ", "the file ends before its last row");
+  expect(vertex + "end_header\n1\nabc\n", "test.ply, offset 68: 'abc' is no number");
+  expect(head + "element vertex 1\nproperty uchar x\nend_header\n256\n", "256 is no uchar");
+  expect(head + "element vertex 99999999999999\nproperty float x\nend_header\n1\n", "rows, and 2 bytes are left");
+  expect(head + "element vertex 5\nend_header\n1\n", "5 rows of nothing");
+  expect(head + "element f 1\nproperty list int int l\nend_header\n2000000000 1\n", "a list of 'l' has 2e+09 values");
+  expect(head + "element f 1\nproperty list int int l\nend_header\n-1 1\n", "a list of 'l' has -1 values");
+}
+
+/// Bytes flipped, cut out and repeated: every file is read or refused, and no header makes the reader take memory that
+/// the file does not fill.
+TEST(Ply, SurvivesAnyDamage) {
+  std::mt19937_64 random(1);
+  int refused = 0;
+  for (int round = 0; round < 6000; ++round) {
+    std::string bytes = to_bytes(everything(static_cast<PlyFormat>(round % 3)));
+    for (uint64_t change = random() % 4 + 1; change > 0; --change) {
+      const size_t at = random() % bytes.size(), length = std::min<size_t>(random() % 20, bytes.size() - at);
+      switch (random() % 4) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes.erase(at, length);
+          break;
+        case 2:
+          bytes.insert(at, bytes.substr(at, length));
+          break;
+        default:
+          bytes.insert(at, std::to_string(random()));
+          break;
+      }
+      if (bytes.empty()) bytes = "p";
+    }
+    try {
+      const Ply ply = parse(bytes);
+      for (const PlyElement& element : ply.elements)
+        for (const PlyColumn& column : element.columns) ASSERT_LE(column.values.size(), bytes.size());
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 2000);
+  EXPECT_LT(refused, 6000);
+}
+
+TEST(Ply, HoldsClouds) {
+  Cloud cloud;
+  cloud.points = {{1, 2, 3}, {-0.5F, 0, 9}};
+  cloud.features = {0, 1, 0.2F, 51.0F / 255, 1, 1};
+  cloud.labels = {4, -100};
+  const std::string file = (std::filesystem::temp_directory_path() / "lockstep_ply_test.ply").string();
+  write_ply(file, ply_of(cloud));
+  const Cloud back = cloud_of(read_ply(file), file);
+  std::filesystem::remove(file);
+  EXPECT_EQ(back.points, cloud.points);
+  EXPECT_EQ(back.features, cloud.features);
+  EXPECT_EQ(back.labels, cloud.labels);
+  const Cloud grey = cloud_of(parse("ply\nformat ascii 1.0\nelement vertex 1\nproperty double x\nproperty double y\n"
+                                    "property double z\nend_header\n1 2 3\n"),
+                              "grey.ply");
+  EXPECT_EQ(grey.features, (std::vector<float>{0.5F, 0.5F, 0.5F}));
+  EXPECT_TRUE(grey.labels.empty());
+}
+
+TEST(Ply, SaysWhatAFileLacks) {
+  EXPECT_THAT([] { cloud_of(Ply{}, "a.ply"); }, ThrowsMessage<Error>(HasSubstr("a.ply has no element vertex")));
+  EXPECT_THAT([] { cloud_of(everything(PlyFormat::ascii), "b.ply"); },
+              ThrowsMessage<Error>(HasSubstr("b.ply has vertices without x, y and z")));
+  EXPECT_THAT([] { read_ply("/nowhere/c.ply"); }, ThrowsMessage<Error>(HasSubstr("/nowhere/c.ply")));
+  EXPECT_THAT([] { write_ply("/nowhere/c.ply", Ply{}); }, ThrowsMessage<Error>(HasSubstr("can't be written")));
+  Ply uneven = everything(PlyFormat::ascii);
+  uneven.elements[0].columns[0].values.pop_back();
+  EXPECT_THAT([&] { to_bytes(uneven); }, ThrowsMessage<Error>(HasSubstr("'a' has 2 rows, expected 3")));
+  Ply large = everything(PlyFormat::ascii);
+  large.elements[0].columns[0].values[0] = 300;
+  EXPECT_THAT([&] { to_bytes(large); }, ThrowsMessage<Error>(HasSubstr("300 is out of the range of char")));
+}
+
+}  // namespace
+}  // namespace lockstep::data
