@@ -2,6 +2,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "lockstep/models/dense/resnet.h"
 #include "lockstep/models/dense/small_images.h"
 #include "lockstep/models/registry.h"
+#include "lockstep/models/sparse/minkunet.h"
 
 namespace lockstep::models {
 namespace {
@@ -75,6 +77,20 @@ std::shared_ptr<Classifier> make_equivariant(const char* model, Symmetry symmetr
       EquivariantOptions{symmetry, image.channels, image.height, options.classes, options.integer("features")}));
 }
 
+/// "minkunet34c"
+Entry minkunet(const std::string& variant) {
+  std::string name = "minkunet" + variant;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto make = [variant, name](const Options& options) {
+    require(options.dimension > 0 && options.input.size() == 1, name.c_str(), "an example has the sizes ",
+            c10::IntArrayRef(options.input), " and ", options.dimension,
+            " axes of coordinates, expected clouds of points with [channels]: --data rooms");
+    return Classifier::of(
+        MinkUNet(MinkUNetOptions::variant(variant, options.input[0], options.classes, options.dimension)));
+  };
+  return {name, "MinkUNet" + variant + " for clouds, weights named as MinkowskiEngine's", {}, make};
+}
+
 Entry resnet(const char* name, const char* description, const ResNetOptions& plan) {
   return {name,
           description,
@@ -110,6 +126,7 @@ Registry builtin() {
   registry.add(resnet("resnet50", "ResNet-50, weights named as torchvision's", ResNetOptions::resnet50()));
   registry.add(equivariant("c4", "a CNN that sees turned images alike", Symmetry::c4));
   registry.add(equivariant("d4", "a CNN that sees turned and mirrored images alike", Symmetry::d4));
+  for (const std::string& variant : minkunet_variants()) registry.add(minkunet(variant));
   return registry;
 }
 

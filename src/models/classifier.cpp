@@ -22,6 +22,12 @@ Classifier::Classifier(std::shared_ptr<torch::nn::Module> network, Forward forwa
   adopt();
 }
 
+void Classifier::refuse(const torch::nn::Module& network, const Input& x) {
+  constexpr const char* kKinds[] = {"a tensor", "a sparse tensor", "a field of points"};
+  fail("Classifier::forward", "got ", kKinds[x.index()], ", which ", network.name(),
+       " does not take: clouds are for networks of clouds, and other data for dense ones");
+}
+
 // The network is no submodule: its name would come before every other.
 void Classifier::adopt() {
   for (const auto& item : network_->named_parameters(/*recurse=*/false))

@@ -9,6 +9,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/serialization/pickle.h>
@@ -21,6 +22,7 @@
 #include <sstream>
 
 #include "lockstep/core/error.h"
+#include "lockstep/models/registry.h"
 #include "lockstep/models/sparse/minkunet.h"
 
 namespace lockstep::models {
@@ -216,6 +218,25 @@ TEST(MinkUNet, BeginsAsMinkowskiEnginesDoes) {
   const at::Tensor& up = parameters["convtr4p16s2.kernel"];
   EXPECT_LE(up.abs().max().item<double>(), 1 / std::sqrt(8.0 * 128));
   EXPECT_TRUE(at::equal(parameters["bn0.bn.weight"], at::ones({32})));
+}
+
+TEST(MinkUNet, IsAClassifierByName) {
+  const SparseTensor x = some_points(2, 3);
+  const auto net = make("minkunet14a", {.input = {3}, .dimension = 2, .classes = 6});
+  EXPECT_EQ(net->forward(x).sizes(), at::IntArrayRef({x.size(), 6}));
+  EXPECT_TRUE(net->named_parameters().contains("block1.0.conv1.kernel"));
+  EXPECT_THAT(
+      [&] {
+        net->forward(at::zeros({2, 3}));
+      },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("got a tensor, which")));
+  EXPECT_THAT(
+      [] {
+        make("minkunet14a", {.input = {3, 8, 8}});
+      },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("expected clouds of points")));
+  EXPECT_THAT([&] { make("mlp", {.input = {3}, .classes = 6})->forward(x); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("got a sparse tensor, which")));
 }
 
 TEST(MinkUNet, SaysWhichVariantsThereAre) {

@@ -39,10 +39,12 @@ Options small(const std::string& name, int64_t size = 16) {
   return options;
 }
 
+// Those that take images. Networks of clouds have a test of their own.
 std::vector<std::string> names() {
   const Registry registry = builtin();
   std::vector<std::string> all;
-  for (const Entry& entry : registry.entries()) all.push_back(entry.name);
+  for (const Entry& entry : registry.entries())
+    if (!entry.name.starts_with("minkunet")) all.push_back(entry.name);
   return all;
 }
 
@@ -50,10 +52,10 @@ TEST(Registry, MakesEveryNetworkAndItsDescription) {
   EXPECT_THAT(names(),
               testing::ElementsAre("lenet", "mlp", "alexnet", "vgg", "resnet18", "resnet34", "resnet50", "c4", "d4"));
   const Registry registry = builtin();
-  for (const Entry& entry : registry.entries()) {
-    SCOPED_TRACE(entry.name);
-    EXPECT_FALSE(entry.description.empty());
-    const auto net = make(entry.name, small(entry.name));
+  for (const std::string& name : names()) {
+    SCOPED_TRACE(name);
+    EXPECT_FALSE(registry.find(name).description.empty());
+    const auto net = make(name, small(name));
     EXPECT_EQ(net->forward(at::zeros({2, 3, 16, 16})).sizes(), at::IntArrayRef({2, 7}));
   }
 }

@@ -27,8 +27,10 @@ namespace lockstep::models {
 /// What a network is made for, and what is special to it. All of it is text or integers: it can be written to a
 /// configuration file and read back.
 struct Options {
-  /// One example's sizes: [channels, height, width] of an image.
+  /// One example's sizes: [channels, height, width] of an image, [channels] of a cloud's points.
   std::vector<int64_t> input = {1, 28, 28};
+  /// Axes of a cloud's coordinates; 0: examples are no clouds.
+  int64_t dimension = 0;
   int64_t classes = 10;
   /// How the weights begin: a name of init.h. "default": the network's own way.
   std::string init = "default";
@@ -68,7 +70,7 @@ class Registry {
   /// Throws Error where the name is empty or taken, or there is nothing to make one with.
   void add(Entry entry);
 
-  /// A network whose constructor takes `const Options&` and whose forward takes a Tensor.
+  /// A network whose constructor takes `const Options&` and whose forward takes an Input.
   template <class Network>
   void add(std::string name, std::string description,
            std::vector<Setting> settings = {}) requires std::constructible_from<Network, const Options&> {
@@ -93,7 +95,8 @@ class Registry {
   std::vector<Entry> entries_;
 };
 
-/// The networks of this library: lenet, mlp, alexnet, vgg, resnet18, resnet34, resnet50, c4, d4.
+/// The networks of this library: lenet, mlp, alexnet, vgg, resnet18, resnet34, resnet50, c4, d4, and of clouds
+/// minkunet14a and the other variants.
 Registry builtin();
 
 /// builtin().make(name, options).
