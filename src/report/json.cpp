@@ -71,6 +71,17 @@ const Json* JsonObject::array(const char* key) const {
   return find(key, "a list [...]", &Json::is_array);
 }
 
+std::vector<double> JsonObject::numbers(const char* key) const {
+  std::vector<double> out;
+  const Json* items = array(key);
+  if (items == nullptr) return out;
+  for (const Json& item : *items) {
+    if (!item.is_number() && !item.is_null()) wrong("'", key, "' has ", shown(item), ", expected numbers");
+    out.push_back(item.is_null() ? std::numeric_limits<double>::quiet_NaN() : item.get<double>());
+  }
+  return out;
+}
+
 const Json* JsonObject::object(const char* key) const {
   return find(key, "an object {...}", &Json::is_object);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/core/error.h"
 
@@ -33,6 +34,8 @@ class JsonObject {
   std::optional<double> number(const char* key) const;
   std::optional<int64_t> integer(const char* key) const;
   std::optional<std::string> string(const char* key) const;
+  /// A list of numbers, null being NaN; empty where it is not there.
+  std::vector<double> numbers(const char* key) const;
   /// Null where it is not there.
   const Json* array(const char* key) const;
   const Json* object(const char* key) const;

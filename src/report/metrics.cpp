@@ -76,6 +76,8 @@ std::string to_json(const Metrics& metrics) {
   json["split"] = to_string(metrics.split);
   put(json, "loss", metrics.loss);
   put(json, "accuracy", metrics.accuracy);
+  put(json, "mean_iou", metrics.mean_iou);
+  for (const double iou : metrics.class_iou) json["class_iou"].push_back(finite(iou));
   json["seconds"] = finite(metrics.seconds);
   put(json, "lr", metrics.lr);
   put(json, "examples_per_second", metrics.examples_per_second);
@@ -102,6 +104,8 @@ Metrics parse_metrics(std::string_view line, const std::string& where) {
   metrics.seconds = *seconds;
   metrics.loss = object.number("loss");
   metrics.accuracy = object.number("accuracy");
+  metrics.mean_iou = object.number("mean_iou");
+  metrics.class_iou = object.numbers("class_iou");
   metrics.lr = object.number("lr");
   metrics.examples_per_second = object.number("examples_per_second");
   metrics.gradient_norm = object.number("gradient_norm");

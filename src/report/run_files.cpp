@@ -93,6 +93,7 @@ void write_summary(const std::filesystem::path& file, const Summary& summary) {
   put(json, "train_accuracy", summary.train_accuracy);
   put(json, "test_loss", summary.test_loss);
   put(json, "test_accuracy", summary.test_accuracy);
+  put(json, "test_mean_iou", summary.test_mean_iou);
   put(json, "examples_per_second", summary.examples_per_second);
   json["hash"] = summary.hash;
   json["fingerprint"] = Json::object();
@@ -123,6 +124,7 @@ Summary read_summary(const std::filesystem::path& file) {
                                     {"train_accuracy", &Summary::train_accuracy},
                                     {"test_loss", &Summary::test_loss},
                                     {"test_accuracy", &Summary::test_accuracy},
+                                    {"test_mean_iou", &Summary::test_mean_iou},
                                     {"examples_per_second", &Summary::examples_per_second}})
     summary.*member = object.number(key);
   if (const Json* items = object.object("fingerprint"))

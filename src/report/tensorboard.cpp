@@ -137,6 +137,7 @@ void EventWriter::metrics(const Metrics& line) {
   };
   add("loss" + split, line.loss);
   add("accuracy" + split, line.accuracy);
+  add("mean IoU" + split, line.mean_iou);
   add("epoch" + split, line.epoch);
   add("lr", line.lr);
   add("examples_per_second" + split, line.examples_per_second);

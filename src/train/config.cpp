@@ -79,12 +79,11 @@ void check(const Config& config) {
   Config copy = config;
   for (const Field& field : fields_of(copy)) check_choice(field);
   constexpr double kMost = 1e18;
-  for (const auto& [name, value] : {std::pair("batch", config.batch),
-                                    {"accumulate", config.accumulate},
-                                    {"image-size", config.image_size},
-                                    {"evaluate-batch", config.evaluate_batch}})
+  for (const auto& [name, value] : {std::pair("accumulate", config.accumulate), {"image-size", config.image_size}})
     check_range(name, static_cast<double>(value), 1, kMost);
-  for (const auto& [name, value] : {std::pair("replicas", config.replicas),
+  for (const auto& [name, value] : {std::pair("batch", config.batch),
+                                    {"evaluate-batch", config.evaluate_batch},
+                                    {"replicas", config.replicas},
                                     {"epochs", config.epochs},
                                     {"steps", config.steps},
                                     {"examples", config.examples},
@@ -109,11 +108,16 @@ void check(const Config& config) {
                                     {"gamma", config.gamma}})
     check_range(name, value, 0, 1);
   check_range("weight-decay", config.weight_decay, -1, kMost);
+  require(config.voxel > 0, "train", "voxel is ", config.voxel, ", expected a length in metres, above 0");
   require(config.decay_every > 0, "train", "decay-every is ", config.decay_every, ", expected epochs, more than 0");
   require(std::ranges::is_sorted(config.milestones), "train", "milestones are not in order, expected ascending epochs");
   require(config.schedule != "multi-step" || !config.milestones.empty(), "train",
           "schedule is multi-step without milestones, expected some, as in --milestones 30,60,90");
   require(config.epochs > 0 || config.steps > 0, "train", "epochs and steps are both 0, expected one of them");
+}
+
+int64_t usual_batch(bool clouds) {
+  return clouds ? 8 : 256;
 }
 
 int64_t default_replicas(bool cuda, int64_t devices, int64_t batch) {

@@ -26,21 +26,29 @@ void add_data(std::vector<Field>& out, Config& c) {
   out.push_back({"data",
                  kData,
                  "fashion-mnist, mnist:FOLDER, cifar10:FOLDER, images:FOLDER, tensors:FILE.pt, "
-                 "synthetic:SHAPE:CLASSES:EXAMPLES, or a folder",
+                 "synthetic:SHAPE:CLASSES:EXAMPLES, rooms[:SCENES[:METRES]], or a folder",
                  true,
                  {},
                  &c.data});
   out.push_back(
-      {"augment", kData, "What is done to examples: crop:4,flip,shift:2,erase,normalize", true, {}, &c.augment});
+      {"augment",
+       kData,
+       "What is done to examples: crop:4,flip,shift:2,erase,normalize; to clouds turn,flip,scale:0.1,move:0.5,"
+       "jitter:0.005,drop:0.1,chromatic,elastic:0.4:0.05",
+       true,
+       {},
+       &c.augment});
   out.push_back({"order", kData, "The order of an epoch", true, {"shuffled", "sequential"}, &c.order});
   out.push_back({"tail", kData, "The last batch of an epoch", true, {"exact", "drop_last", "pad"}, &c.tail});
   out.push_back({"image-size", kData, "Folders of images are scaled to this", true, {}, &c.image_size});
+  out.push_back({"voxel", kData, "The side of a voxel of clouds, in metres", true, {}, &c.voxel});
   out.push_back({"examples", kData, "Train on the first so many only", true, {}, &c.examples});
   out.push_back({"test-examples", kData, "Test on the first so many only", true, {}, &c.test_examples});
 }
 
 void add_batch(std::vector<Field>& out, Config& c) {
-  out.push_back({"batch", kBatch, "Examples of a step, of all replicas together", true, {}, &c.batch});
+  out.push_back(
+      {"batch", kBatch, "Examples of a step, of all replicas together; default: 256, or 8 clouds", true, {}, &c.batch});
   out.push_back({"replicas",
                  kBatch,
                  "R, over which a batch is divided; default: 8 on CPUs, on GPUs a power of two that covers them",
@@ -138,8 +146,12 @@ void add_run(std::vector<Field>& out, Config& c) {
       {"log-every", kOutput, "Updates between lines of metrics; default: ten an epoch", false, {}, &c.log_every});
   out.push_back(
       {"evaluate-every", kOutput, "Epochs between evaluations; 0: at the end alone", false, {}, &c.evaluate_every});
-  out.push_back(
-      {"evaluate-batch", kOutput, "Examples evaluated at once, of all replicas", false, {}, &c.evaluate_batch});
+  out.push_back({"evaluate-batch",
+                 kOutput,
+                 "Examples evaluated at once, of all replicas; default: 1024, or one cloud a replica",
+                 false,
+                 {},
+                 &c.evaluate_batch});
   out.push_back(
       {"check-data", kOutput, "Prove that an epoch uses each example exactly once", false, {}, &c.check_data});
   out.push_back({"tensorboard", kOutput, "Write TensorBoard's event files", false, {}, &c.tensorboard});

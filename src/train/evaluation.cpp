@@ -8,6 +8,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/data/metric.h"
+#include "train/input.h"
 #include "train/precision.h"
 
 namespace lockstep::train {
@@ -37,7 +39,7 @@ void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, c
                           .eq(targets.unsqueeze(1))
                           .sum()
                           .item<double>();
-  numbers[kTargets] += static_cast<double>(targets.numel());
+  numbers[kTargets] += targets.ge(0).sum().item<double>();
   numbers[kExamples] += static_cast<double>(batch.count);
   if (!options.confusion) return;
   const int64_t classes = scores.size(1);
@@ -64,7 +66,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
     for (const data::Batch& batch : loader_->share(me.number())) {
       if (batch.count == 0) continue;
       const PrecisionScope precision(options_.precision, me.device());
-      add(sums, network.forward(batch.inputs.to(me.device())), batch, options_);
+      add(sums, network.forward(input_of(batch, me.device())), batch, options_);
     }
     sums[kTold] = tell;
     return sums;
@@ -78,8 +80,15 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
   out.accuracy = numbers[kRight] / numbers[kTargets];
   out.top_k = numbers[kTopK] / numbers[kTargets];
   out.told = numbers[kTold];
-  if (options_.confusion)
-    out.confusion = sums.narrow(0, kSlots, classes * classes).to(at::kLong).view({classes, classes});
+  if (!options_.confusion) return out;
+  const auto counts = sums.narrow(0, kSlots, classes * classes);
+  out.confusion = counts.to(at::kLong).view({classes, classes});
+  if (loader_->dataset().info().voxel > 0) {
+    data::MeanIoU iou(classes);
+    iou.merge(counts.unsqueeze(0));
+    out.mean_iou = iou.value();
+    out.class_iou = iou.of_classes();
+  }
   return out;
 }
 

@@ -17,6 +17,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr int64_t kEvaluateBatch = 1024;
+
 // Slots of the CPU for this process alone, or its GPU.
 std::string own_devices(const comm::Group& group) {
   const auto place = group.size() > 1 ? comm::read_environment() : comm::Environment{};
@@ -66,7 +68,9 @@ parallel::ScaleRule scale_rule(const std::string& name) {
                           : parallel::ScaleRule::none;
 }
 
-void settle_batch(Config& config, int64_t devices, bool cuda, const comm::Group& group) {
+void settle_batch(Config& config, const Task& task, int64_t devices, bool cuda, const comm::Group& group) {
+  const bool clouds = task.train->info().voxel > 0;
+  if (config.batch == 0) config.batch = usual_batch(clouds);
   if (config.lr == 0) config.lr = usual_lr(config.optimizer);
   config.lr *= parallel::scale_with(static_cast<double>(devices), scale_rule(config.scale_lr));
   config.scale_lr = "none";
@@ -74,6 +78,7 @@ void settle_batch(Config& config, int64_t devices, bool cuda, const comm::Group&
   config.scale_batch = false;
   if (config.replicas == 0)
     config.replicas = std::max<int64_t>(group.size(), default_replicas(cuda, devices, config.batch));
+  if (config.evaluate_batch == 0) config.evaluate_batch = clouds ? config.replicas : kEvaluateBatch;
 }
 
 void check_sizes(const Config& config, const Task& task) {
@@ -119,7 +124,7 @@ Plan make_plan(const Config& given, Task task, const comm::Group& group) {
   }
   const bool cuda = mine[0].kind == Device::Kind::cuda;
   const int64_t devices = sum_over(group, static_cast<int64_t>(mine.size()));
-  settle_batch(config, devices, cuda, group);
+  settle_batch(config, task, devices, cuda, group);
   check_sizes(config, task);
   auto transforms = data::Transforms::parse(config.augment);
   const auto& list = transforms.list();

@@ -54,13 +54,16 @@ std::string line_of(const EpochReport& report) {
   if (report.test)
     out += text(report.examples > 0 ? ";" : "", " test loss ", report::fixed(report.test->loss, 4), ", accuracy ",
                 report::fixed(report.test->accuracy, 4));
+  if (report.test && report.test->mean_iou) out += ", mIoU " + report::fixed(*report.test->mean_iou, 4);
   return out + text(" (", report::duration(report.seconds), ")");
 }
 
 report::ProgressOptions progress_options(const Plan& plan) {
-  const bool images = plan.task.train->info().input_shape.size() == 3;
+  const auto& info = plan.task.train->info();
   return {.style = plan.config.quiet ? report::ProgressStyle::quiet : report::ProgressStyle::automatic,
-          .unit = images ? "images" : "examples"};
+          .unit = info.voxel > 0                 ? "voxels"
+                  : info.input_shape.size() == 3 ? "images"
+                                                 : "examples"};
 }
 
 report::Summary begin_summary(const Plan& plan) {
@@ -181,6 +184,8 @@ void Recorder::epoch(const EpochReport& report) {
     auto metrics = metrics_of(report::Split::test, report.cursor, summary_.epochs);
     metrics.loss = summary_.test_loss = report.test->loss;
     metrics.accuracy = summary_.test_accuracy = report.test->accuracy;
+    metrics.mean_iou = summary_.test_mean_iou = report.test->mean_iou;
+    metrics.class_iou = report.test->class_iou;
     write(metrics);
     line_began_ = seconds();  // evaluation is no part of the training's speed
   }

@@ -14,6 +14,7 @@
 #include "lockstep/models/state_dict.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/weights.h"
+#include "train/input.h"
 #include "train/precision.h"
 #include "train/snapshot.h"
 
@@ -95,21 +96,20 @@ void Session::run() {
 }
 
 at::Tensor Session::loss_of(const data::Batch& batch) {
-  const auto inputs = batch.inputs.to(me_.device(), /*non_blocking=*/true);
   const auto targets = batch.targets.to(me_.device(), /*non_blocking=*/true);
   at::Tensor logits;
   {
     const PrecisionScope precision(plan_.precision, me_.device());
-    logits = network_->forward(inputs);
+    logits = network_->forward(input_of(batch, me_.device()));
   }
-  require(logits.dim() >= 2 && logits.size(0) == inputs.size(0), "train", "the network gave ", logits.sizes(), " for ",
-          inputs.sizes(), ", expected logits of sizes [N, classes, ...]");
+  require(logits.dim() >= 2 && logits.size(0) == targets.size(0), "train", "the network gave ", logits.sizes(), " for ",
+          batch.inputs.sizes(), " with targets ", targets.sizes(), ", expected logits of sizes [N, classes, ...]");
   const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
   const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
   me_.tell(optimizer_, kRight, right / per_example);
   const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, -100,
                                           plan_.config.label_smoothing);
-  return sum / (static_cast<double>(std::max<int64_t>(1, batch.count)) * per_example);
+  return sum / (std::max(1.0, batch.weight) * per_example);
 }
 
 parallel::StepResult Session::update() {
@@ -118,10 +118,9 @@ parallel::StepResult Session::update() {
     const data::Batch batch = next_batch();
     if (work_.ledger != nullptr) work_.ledger->add(batch);
     const auto loss = loss_of(batch);
-    const auto weight = static_cast<double>(batch.count);
     own_loss_ = loss.item<double>();
     if (b + 1 < batches) {
-      me_.backward(loss, optimizer_, weight);
+      me_.backward(loss, optimizer_, batch.weight);
       continue;
     }
     tell_times();
@@ -132,7 +131,7 @@ parallel::StepResult Session::update() {
       me_.tell(optimizer_, kFailure, work_.failed());
     }
     cursor_.batch += batches;
-    return me_.step(loss, optimizer_, weight);
+    return me_.step(loss, optimizer_, batch.weight);
   }
 }
 

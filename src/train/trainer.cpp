@@ -20,6 +20,8 @@ namespace {
 // The one thing that a signal handler can reach.
 std::atomic<int> stop_signal{0};
 
+constexpr int64_t kAxes = 3;  // of clouds
+
 std::vector<std::string> recipe_names() {
   Config any;
   std::vector<std::string> names;
@@ -64,13 +66,16 @@ struct Trainer::Impl {
 
 Task make_task(const Config& config) {
   check(config);
-  const data::DatasetOptions options{.image_size = config.image_size, .seed = config.seed};
+  const data::DatasetOptions options{.image_size = config.image_size, .seed = config.seed, .voxel = config.voxel};
   Task task;
   task.model = config.model;
   task.train = limited(data::open_dataset(config.data, data::Split::train, options), config.examples);
   task.test = limited(data::open_dataset(config.data, data::Split::test, options), config.test_examples);
   const auto& info = task.train->info();
-  models::Options made{.input = info.input_shape, .classes = info.classes, .settings = settings_of(config)};
+  models::Options made{.input = info.input_shape,
+                       .dimension = info.voxel > 0 ? kAxes : 0,
+                       .classes = info.classes,
+                       .settings = settings_of(config)};
   if (!config.init.ends_with(".pt")) made.init = config.init;
   auto registry = models::builtin();
   made = registry.complete(config.model, made);

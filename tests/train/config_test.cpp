@@ -76,7 +76,8 @@ TEST(Config, ChoicesAndRangesAreCheckedWithTheNearestName) {
   refuse({.optimizer = "sdg"},
          "optimizer is 'sdg', expected sgd, adam, adamw, rmsprop, adagrad, lars or lamb (did you mean 'sgd'?)");
   refuse({.schedule = "cosin"}, "did you mean 'cosine'?");
-  refuse({.batch = 0}, "batch is 0, expected 1 or more");
+  refuse({.batch = -1}, "batch is -1, expected 0 or more");
+  refuse({.voxel = 0}, "voxel is 0, expected a length");
   refuse({.lr = -1}, "lr is -1, expected 0 or more");
   refuse({.label_smoothing = 2}, "label-smoothing is 2, expected 0 to 1");
   refuse({.schedule = "multi-step"}, "without milestones");

@@ -62,6 +62,8 @@ struct Metrics {
   Split split = Split::train;
   std::optional<double> loss = {};      // may be NaN or infinite: null in the file, read as NaN
   std::optional<double> accuracy = {};  // 0 to 1
+  std::optional<double> mean_iou = {};  // of segmentation: the mean over classes of intersection / union
+  std::vector<double> class_iou = {};   // [classes], NaN of one that does not occur: null in the file; or empty
   double seconds = 0;                   // since the run's start, without the time between a stop and a resume
   std::optional<double> lr = {};
   std::optional<double> examples_per_second = {};

@@ -61,6 +61,7 @@ struct Summary {
   std::optional<double> train_accuracy = {};
   std::optional<double> test_loss = {};
   std::optional<double> test_accuracy = {};
+  std::optional<double> test_mean_iou = {};  // of segmentation
   std::optional<double> examples_per_second = {};
   std::vector<SpeedupRow> speedup = {};  // where it was measured
 

@@ -23,11 +23,12 @@ struct Config {
   std::string order = "shuffled";
   std::string tail = "exact";
   int64_t image_size = 224;
+  double voxel = 0.05;        // the side of a voxel of clouds, in metres
   int64_t examples = 0;       // only the first so many of the training set; 0: all
   int64_t test_examples = 0;  // and of the test set
 
   // The batch and its division.
-  int64_t batch = 256;
+  int64_t batch = 0;     // 0: see usual_batch()
   int64_t replicas = 0;  // 0: see default_replicas()
   int64_t accumulate = 1;
   bool scale_batch = false;
@@ -73,7 +74,7 @@ struct Config {
   int64_t save_every = 0;
   int64_t log_every = 0;
   int64_t evaluate_every = 1;
-  int64_t evaluate_batch = 1024;
+  int64_t evaluate_batch = 0;  // 0: 1024 examples, or one cloud a replica
   int64_t workers = 1;
   bool check_data = false;
   bool tensorboard = true;
@@ -114,6 +115,9 @@ void check(const Config& config);
 /// The values of a preset for all options that `given` does not name. "best": an initialisation, optimiser, schedule
 /// and augmentation that reach a good accuracy in 20 epochs. Throws Error for an unknown one.
 void apply_preset(Config& config, const std::string& preset, const std::vector<std::string>& given);
+
+/// The batch where nobody says: 256 examples, or 8 clouds.
+int64_t usual_batch(bool clouds);
 
 /// R where nobody says: on CPUs 8, on GPUs the power of two that covers the devices of all processes; on both no more
 /// than there are examples in a batch.

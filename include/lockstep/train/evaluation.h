@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "lockstep/core/tree.h"
 #include "lockstep/data/dataset.h"
@@ -35,14 +36,19 @@ struct EvaluationOptions {
   bool confusion = false;
 };
 
-/// The figures of a network on a data set, each example counted once: the same bits in every placement.
+/// The figures of a network on a data set, each example (of clouds, each voxel that has a class) counted once: the same
+/// bits in every placement.
 struct Evaluation {
   double loss = 0;  ///< mean cross entropy
   double accuracy = 0;
   double top_k = 0;  ///< where it was asked for
   int64_t examples = 0;
   at::Tensor confusion{};  ///< [classes, classes] int64, truth by prediction; where it was asked for
-  double told = 0;         ///< the sum of what replicas told
+  /// Of clouds, where the confusion was asked for: intersection / union of each class, NaN where it does not occur, and
+  /// their mean.
+  std::vector<double> class_iou{};
+  std::optional<double> mean_iou{};
+  double told = 0;  ///< the sum of what replicas told
 };
 
 /// Evaluates a network on all devices of a team, any number of times.

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse networks on clouds of points, through the same trainer as dense ones on images.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/core/error.h"
+#include "lockstep/data/cloud.h"
+#include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/report/run_files.h"
+#include "lockstep/train/trainer.h"
+#include "support/temporary_folder.h"
+
+namespace lockstep::train {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using ::testing::ThrowsMessage;
+
+// Six small rooms in batches of four: the second batch has two clouds for four replicas, so two empty shares.
+Config config() {
+  Config out;
+  out.model = "minkunet14a";
+  out.data = "rooms:6:3";
+  out.voxel = 0.3;
+  out.augment = "turn,flip,scale:0.1,jitter:0.01,drop:0.1,chromatic";
+  out.batch = 4;
+  out.replicas = 4;
+  out.epochs = 2;
+  out.lr = 0.02;
+  out.momentum = 0.9;
+  out.batch_norm = "sync";
+  out.quiet = true;
+  out.devices = "cpu:2";
+  out.curves = false;
+  out.check_data = true;
+  return out;
+}
+
+Outcome train(const Config& config) {
+  Trainer trainer(config, make_task(config));
+  return trainer.run();
+}
+
+TEST(CloudTraining, EndsInTheSameBitsOnAnyNumberOfThreads) {
+  for (const char* norm : {"sync", "ghost"}) {
+    Config recipe = config();
+    recipe.batch_norm = norm;
+    recipe.epochs = 1;
+    const Outcome two = train(recipe);
+    EXPECT_EQ(two.cursor, (Cursor{1, 0, 2}));
+    recipe.devices = norm == std::string("sync") ? "cpu:1" : "cpu:4";
+    const Outcome other = train(recipe);
+    EXPECT_EQ(other.hash, two.hash) << norm;
+    EXPECT_EQ(other.last.train_loss, two.last.train_loss);
+    EXPECT_EQ(other.last.test->mean_iou, two.last.test->mean_iou);
+  }
+}
+
+TEST(CloudTraining, GoesOnElsewhereToTheSameBits) {
+  const TemporaryFolder folder;
+  Config recipe = config();
+  const std::string whole = train(recipe).hash;
+  recipe.out = folder.file("run");
+  recipe.steps = 3;  // in the middle of the second epoch
+  train(recipe);
+  recipe.steps = 0;
+  recipe.resume = recipe.out;
+  recipe.devices = "cpu:1";
+  EXPECT_EQ(train(recipe).hash, whole);
+}
+
+TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
+  const TemporaryFolder folder;
+  Config recipe = config();
+  recipe.epochs = 1;
+  recipe.out = folder.file("run");
+  const Outcome outcome = train(recipe);
+  const Evaluation& test = *outcome.last.test;
+  ASSERT_EQ(test.class_iou.size(), 8);
+  double sum = 0;
+  int classes = 0;
+  for (int64_t c = 0; c < 8; ++c) {
+    const double both = test.confusion[c][c].item<double>();
+    const double either =
+        test.confusion[c].sum().item<double>() + test.confusion.select(1, c).sum().item<double>() - both;
+    if (either == 0) {
+      EXPECT_TRUE(std::isnan(test.class_iou[c]));
+      continue;
+    }
+    EXPECT_DOUBLE_EQ(test.class_iou[c], both / either);
+    sum += both / either;
+    ++classes;
+  }
+  EXPECT_NEAR(*test.mean_iou, sum / classes, 1e-12);
+  EXPECT_GT(outcome.last.examples, 6 * 300);
+  const auto lines = report::read_metrics(folder.file("run/metrics.jsonl"));
+  EXPECT_EQ(lines.back().split, report::Split::test);
+  EXPECT_NEAR(*lines.back().mean_iou, *test.mean_iou, 1e-12);
+  EXPECT_EQ(lines.back().class_iou.size(), 8);
+  EXPECT_NEAR(*report::read_summary(folder.file("run/summary.json")).test_mean_iou, *test.mean_iou, 1e-12);
+}
+
+/// Loss and accuracy are of voxels, so neither the division nor its sizes matter.
+TEST(CloudTraining, EvaluatesTheSameForAnyNumberOfReplicas) {
+  Config recipe = config();
+  recipe.epochs = 1;
+  const Outcome outcome = train(recipe);
+  recipe.test_examples = 0;
+  Task task = make_task(recipe);
+  task.test = task.train;
+  const auto four = evaluate(recipe, task, outcome.weights, {}, 0, true);
+  recipe.replicas = 1;
+  recipe.evaluate_batch = 3;
+  const auto one = evaluate(recipe, task, outcome.weights, {}, 0, true);
+  EXPECT_EQ(one.examples, 6);
+  EXPECT_EQ(four.examples, 6);
+  EXPECT_NEAR(one.loss, four.loss, 1e-5);
+  EXPECT_NEAR(one.accuracy, four.accuracy, 1e-3);
+}
+
+TEST(CloudTraining, LearnsTheLargeClassesInAFewSteps) {
+  Config recipe = config();
+  recipe.augment = "none";
+  recipe.epochs = 12;
+  recipe.check_data = false;
+  recipe.evaluate_every = 0;
+  const Outcome outcome = train(recipe);
+  EXPECT_GT(outcome.last.train_accuracy, 0.75);
+  EXPECT_LT(outcome.last.train_loss, 0.9);
+}
+
+TEST(CloudTraining, TellsNetworksAndDataApart) {
+  Config recipe = config();
+  recipe.data = "synthetic:1x8x8:4:20";
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("expected clouds of points")));
+  recipe = config();
+  recipe.model = "lenet";
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("expected an image")));
+  recipe = config();
+  recipe.augment = "crop:4";
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("is for images")));
+  recipe = config();
+  recipe.augment = "normalize";
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("leave normalize out")));
+}
+
+TEST(CloudTraining, HasABatchOfItsOwnSizeWhereNobodySays) {
+  Config recipe = config();
+  recipe.data = "rooms:16:3";
+  recipe.batch = recipe.replicas = 0;
+  const Trainer trainer(recipe, make_task(recipe));
+  EXPECT_EQ(trainer.config().batch, 8);
+  EXPECT_EQ(trainer.config().replicas, 8);
+  EXPECT_EQ(trainer.config().evaluate_batch, 8);
+}
+
+}  // namespace
+}  // namespace lockstep::train
