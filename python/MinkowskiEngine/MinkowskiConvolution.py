@@ -109,9 +109,8 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
                 expand_coordinates=expand_coordinates,
                 dimension=dimension,
             )
-        else:
-            kernel_generator.expand_coordinates = expand_coordinates or kernel_generator.expand_coordinates
         self.is_transpose = is_transpose
+        self.expand_coordinates = expand_coordinates
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_generator = kernel_generator
@@ -136,7 +135,7 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         """[N, Cin] -> [M, Cout], at `coordinates` where they are given."""
         assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
         assert input.D == self.dimension, f"input has {input.D} axes, expected {self.dimension}"
-        geometry = self.kernel_generator.geometry(self.is_transpose)
+        geometry = self.kernel_generator.geometry(self.is_transpose, self.expand_coordinates)
         out_key = self._out_key(input, coordinates, geometry)
         features = _C.convolution(
             input.F,

@@ -258,7 +258,8 @@ class CoordinateManager:
         the outputs'. Offsets without pairs are left out. `stride` follows from the keys."""
         sizes = convert_to_int_list(kernel_size, self.D)
         assert all(size > 0 for size in sizes) or region_type == RegionType.CUSTOM, f"Invalid kernel size: {sizes}"
-        if all(size == 1 for size in sizes):
+        region_type = RegionType(int(region_type))  # code passes numbers too
+        if all(size == 1 for size in sizes) and region_type != RegionType.CUSTOM:
             region_type = RegionType.HYPER_CUBE
         region = engine_region(region_type, sizes, convert_to_int_list(dilation, self.D), region_offset)
         in_key, out_key = self._get_coordinate_map_key(in_key), self._get_coordinate_map_key(out_key)

@@ -136,14 +136,28 @@ class KernelGenerator:
             )
         return self.cache[key]
 
-    def geometry(self, transposed: bool = False) -> _C.LayerGeometry:
-        """The same for the engine."""
-        if transposed not in self._geometries:
+    def geometry(self, transposed: bool = False, expand_coordinates: bool = False) -> _C.LayerGeometry:
+        """The same for the engine. Layers may share a generator and expand or not."""
+        kind = (transposed, expand_coordinates or self.expand_coordinates)
+        if kind not in self._geometries:
             region = engine_region(self.region_type, self.kernel_size, self.kernel_dilation, self.region_offsets)
-            self._geometries[transposed] = _C.LayerGeometry(
+            self._geometries[kind] = _C.LayerGeometry(region, self.kernel_stride, *kind)
+        return self._geometries[kind]
+
+    def pooling_geometry(self, transposed: bool = False) -> _C.LayerGeometry:
+        """The same for a pooling. One whose size is its stride pools blocks, each input in exactly one: the inputs whose
+        coordinate rounds down to the output's, for odd sizes too."""
+        whole_blocks = self.region_type == RegionType.HYPER_CUBE and self.kernel_size == self.kernel_stride
+        if not whole_blocks or all(size == 1 or size % 2 == 0 for size in self.kernel_size):
+            return self.geometry(transposed)
+        if ("blocks", transposed) not in self._geometries:
+            axes = [torch.arange(size) for size in self.kernel_size]
+            block = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).view(-1, self.dimension)
+            region = _C.KernelRegion.custom(block, [1] * self.dimension)
+            self._geometries["blocks", transposed] = _C.LayerGeometry(
                 region, self.kernel_stride, transposed, self.expand_coordinates
             )
-        return self._geometries[transposed]
+        return self._geometries["blocks", transposed]
 
     def __getstate__(self):
         caches = {"cache": {}, "_geometries": {}}

@@ -26,7 +26,7 @@ def _kind(mode: PoolingMode):
 
 def _pool(transposed, features, mode, generator, in_key, out_key, manager):
     out_key = empty_key(out_key, in_key)
-    geometry = generator.geometry(transposed)
+    geometry = generator.pooling_geometry(transposed)
     return _C.pool(features, _kind(mode), manager._manager, in_key, out_key, geometry)
 
 

@@ -109,6 +109,15 @@ def test_expanding_convolution_covers_what_inputs_reach(cloud):
     assert torch.allclose(y.F, convolve_by_hand(x, conv.kernel, y.C.tolist(), 1, 3))
 
 
+def test_layers_share_a_kernel_generator(cloud):
+    x, kernel = make(cloud, points=8), ME.KernelGenerator(kernel_size=3, dimension=3)
+    for expand in (False, True, False):
+        conv = ME.MinkowskiConvolution(3, 2, kernel_generator=kernel, expand_coordinates=expand, dimension=3).double()
+        assert (len(conv(x)) > len(x)) == expand
+    maps = x.coordinate_manager.kernel_map(x.coordinate_map_key, x.coordinate_map_key, kernel_size=3, region_type=1)
+    assert max(maps) < 7 and torch.equal(maps[0][0], maps[0][1])  # a cross, its centre first
+
+
 def test_hypercross_and_custom_kernels(cloud):
     x = make(cloud, axes=2)
     cross = ME.KernelGenerator(kernel_size=3, region_type=ME.RegionType.HYPER_CROSS, dimension=2)
@@ -150,6 +159,19 @@ def test_local_pooling(cloud, layer, reduce, size, stride):
         at = [(point[0], *(p + o for p, o in zip(point[1:], offset))) for offset in offsets(size, 3)]
         met = [rows[p] for p in at if p in rows]
         assert torch.allclose(row, reduce(torch.stack(met), 0)) if met else (row == 0).all()
+
+
+@pytest.mark.parametrize("size", [2, 3, [3, 2, 1]])
+def test_pooling_whose_size_is_its_stride_takes_each_input_once(cloud, size):
+    x = make(cloud, points=60)
+    y = ME.MinkowskiSumPooling(kernel_size=size, stride=size, dimension=3)(x)
+    steps = torch.tensor([1, *(size if isinstance(size, list) else [size] * 3)])
+    blocks = torch.floor(x.C / steps) * steps
+    wanted = torch.stack([x.F[(blocks == point).all(1)].sum(0) for point in y.C])
+    assert torch.allclose(y.F, wanted) and torch.allclose(y.F.sum(0), x.F.sum(0))
+    back = ME.MinkowskiPoolingTranspose(kernel_size=size, stride=size, dimension=3)(y)
+    rows = rows_by_point(y)
+    assert torch.equal(back.F, torch.stack([rows[tuple(block)] for block in blocks.int().tolist()]))
 
 
 def test_pooling_transpose_averages_what_reaches_a_point(cloud):
