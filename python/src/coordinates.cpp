@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys, kernel regions, and the coordinate manager with its maps as tensors.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/nonzero.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>

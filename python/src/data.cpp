@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orders of examples, and metrics that merge.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include "bindings.h"
 #include "lockstep/core/error.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers as functions of features: coordinates are named by a manager and keys, gradients come from the engine.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
 #include "bindings.h"
 #include "lockstep/core/batch_statistics.h"
