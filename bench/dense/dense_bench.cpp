@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 
@@ -20,6 +19,7 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/dense/convolution.h"
 #include "support/interleave.h"
+#include "support/sgemm.h"
 
 namespace lockstep::bench {
 namespace {
@@ -55,15 +55,6 @@ double seconds(const Work& work) {
 
 at::Tensor image(at::IntArrayRef sizes) {
   return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-double sgemm_peak() {
-  const int64_t n = 1024;
-  const at::Tensor a = at::randn({n, n}), b = at::randn({n, n});
-  at::Tensor c = at::mm(a, b);
-  double best = 1;
-  for (int i = 0; i < 8; ++i) best = std::min(best, seconds([&] { at::mm_out(c, a, b); }));
-  return 2e-9 * static_cast<double>(n * n * n) / best;
 }
 
 nlohmann::json measure(const Load& load, int rounds) {

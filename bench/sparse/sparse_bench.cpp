@@ -10,7 +10,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -21,6 +20,7 @@
 #include "lockstep/sparse/kernel_region.h"
 #include "sparse/operations.h"
 #include "sparse/rooms.h"
+#include "support/sgemm.h"
 
 namespace {
 
@@ -28,17 +28,10 @@ using namespace lockstep;
 using namespace lockstep::sparse;
 using Json = nlohmann::json;
 
-/// One thread is timed by its own clock, which stands still while other programs have the core; more by the wall's.
-double now() {
-  timespec time;
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 double seconds(const std::function<void()>& run) {
-  const double start = now();
+  const double start = bench::work_seconds();
   run();
-  return now() - start;
+  return bench::work_seconds() - start;
 }
 
 /// The best time of each of `runs`, which take turns.
@@ -47,13 +40,6 @@ std::vector<double> interleaved(const std::vector<std::function<void()>>& runs, 
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < runs.size(); ++i) best[i] = std::min(best[i], seconds(runs[i]));
   return best;
-}
-
-double sgemm_peak() {
-  const int64_t n = 1024;
-  const at::Tensor a = at::randn({n, n}), b = at::randn({n, n});
-  at::Tensor c = at::mm(a, b);
-  return 2.0 * n * n * n / interleaved({[&] { at::mm_out(c, a, b); }}, 8)[0] * 1e-9;
 }
 
 struct Maps {
@@ -186,7 +172,7 @@ int main(int argc, char** argv) {
   all["cpu_level"] = to_string(cpu_level());
   for (const int threads : threads_used) {
     at::set_num_threads(threads);
-    const double peak = sgemm_peak();
+    const double peak = bench::sgemm_peak();
     std::printf("%d thread%s, sgemm peak %.1f GFLOP/s, %s\n", threads, threads > 1 ? "s" : "", peak,
                 to_string(cpu_level()));
     Json& out = all["threads"][std::to_string(threads)];

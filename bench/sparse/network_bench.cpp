@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// MinkUNet34C on rooms, forward and backward: time of a step on one thread with coordinate and kernel maps at hand
+// ("warm") and made in the step ("cold"), the arithmetic of its convolutions as a share of this machine's matrix
+// product, where the rest of the time goes, memory; and two replicas with a room each on two threads against one.
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <sys/resource.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/numerics.h"
+#include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/parallel/replica.h"
+#include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/parallel/team.h"
+#include "sparse/operation_times.h"
+#include "sparse/rooms.h"
+#include "support/interleave.h"
+#include "support/peer.h"
+#include "support/program.h"
+#include "support/sgemm.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Json = nlohmann::json;
+using sparse::SparseTensor;
+
+constexpr int64_t kClasses = 20;
+
+struct Room {
+  Room(int64_t voxels, uint64_t seed)
+      : coordinates(make_room(voxels, seed, true)),
+        features(at::randn({coordinates.size(0), 3})),
+        labels(at::randint(kClasses, {coordinates.size(0)}, at::kLong)) {}
+
+  SparseTensor cloud() const { return {features, coordinates}; }
+
+  at::Tensor coordinates, features, labels;
+};
+
+models::MinkUNet make_network() {
+  return models::MinkUNet(models::MinkUNetOptions::variant("34C", 3, kClasses));
+}
+
+void step(models::MinkUNet& network, const SparseTensor& x, const at::Tensor& labels) {
+  network->zero_grad();
+  at::cross_entropy_loss(network->forward(x).features(), labels).backward();
+}
+
+double seconds_of(models::MinkUNet& network, const SparseTensor& x, const at::Tensor& labels) {
+  const double start = work_seconds();
+  step(network, x, labels);
+  return work_seconds() - start;
+}
+
+void print_parts(const std::map<std::string, double>& seconds, double whole) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [name, time] : seconds) parts.emplace_back(time, name);
+  std::ranges::sort(parts, std::greater<>());
+  std::printf("    of a warm step:");
+  double rest = whole;
+  for (size_t i = 0; i < std::min<size_t>(8, parts.size()); rest -= parts[i++].first)
+    std::printf(" %s %.1f %%,", parts[i].second.c_str(), 100 * parts[i].first / whole);
+  std::printf(" all else %.1f %%\n", 100 * rest / whole);
+}
+
+Json measure_room(int64_t voxels, int rounds) {
+  const Room room(voxels, 1);
+  auto network = make_network();
+  const SparseTensor warm = room.cloud();
+  step(network, warm, room.labels);
+  double work = 0;
+  Json parts;
+  {
+    const OperationTimes times;
+    const double whole = seconds_of(network, warm, room.labels);
+    work = times.convolution_work() * 1e-9;
+    print_parts(times.seconds(), whole);
+    parts = times.seconds();
+  }
+  const auto seconds = interleave(rounds, {[&] { return seconds_of(network, warm, room.labels); },
+                                           [&] {
+                                             const double start = work_seconds();
+                                             step(network, room.cloud(), room.labels);
+                                             return work_seconds() - start;
+                                           },
+                                           [&] { return sgemm_peak(); }});
+  const double hot = median(seconds[0]), cold = median(seconds[1]), peak = median(seconds[2]);
+  std::printf(
+      "  %6ld voxels: warm %7.1f ms, %6.1f GFLOP/s, %4.1f %% of sgemm (%.0f); cold %7.1f ms, %6.1f GFLOP/s; maps are "
+      "%.1f %% of a cold step\n",
+      static_cast<long>(room.coordinates.size(0)), 1e3 * hot, work / hot, 100 * work / hot / peak, peak, 1e3 * cold,
+      work / cold, 100 * (cold - hot) / cold);
+  std::fflush(stdout);
+  return {{"voxels", room.coordinates.size(0)},
+          {"gflop", work},
+          {"warm_seconds", hot},
+          {"cold_seconds", cold},
+          {"sgemm", peak},
+          {"operations", parts}};
+}
+
+// The most memory that a process holds that does nothing but a few steps.
+int print_peak(int64_t voxels, bool tuned) {
+  if (tuned) tune_allocator();
+  const Room room(voxels, 1);
+  auto network = make_network();
+  for (int i = 0; i < 3; ++i) step(network, room.cloud(), room.labels);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("%.0f\n", static_cast<double>(usage.ru_maxrss) / 1024);
+  return 0;
+}
+
+double peak_mib(int64_t voxels, bool tuned) {
+  const std::string command = text("'", own_path(), "' --peak ", voxels, tuned ? " tuned" : " plain");
+  FILE* child = popen(command.c_str(), "r");
+  double mib = 0;
+  const bool answered = child != nullptr && std::fscanf(child, "%lf", &mib) == 1;
+  if (child != nullptr) pclose(child);
+  require(answered, "sparse_network_bench", "the process that measures memory gave no answer");
+  return mib;
+}
+
+// Two replicas with a room each, batch norms synchronised; for every number read, so many steps and their seconds.
+int serve(const std::string& devices, int64_t voxels) {
+  const auto team = parallel::Team::create({.replicas = 2, .devices = devices});
+  auto made = make_network();
+  parallel::convert_sync_batchnorm(*made);
+  int steps = 0;
+  team.run([&](parallel::Replica& me) {
+    auto network = me.share(made);
+    auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.01});
+    const Room room(voxels, static_cast<uint64_t>(me.number()) + 1);
+    for (;;) {
+      if (me.number() == 0 && !(std::cin >> steps)) steps = 0;
+      me.barrier();
+      const int count = steps;
+      me.barrier();  // both have read it
+      if (count == 0) return;
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < count; ++i)
+        me.step(at::cross_entropy_loss(network->forward(room.cloud()).features(), room.labels), optimizer);
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+      if (me.number() == 0) std::cout << passed.count() / count << "\n" << std::flush;
+    }
+  });
+  return 0;
+}
+
+Json measure_replicas(int64_t voxels, int rounds) {
+  const auto command = [&](const char* devices) {
+    return std::vector{text("'", own_path(), "' --serve ", devices, " ", voxels)};
+  };
+  Peer one(command("cpu:1")), two(command("cpu:2"));
+  const auto seconds = interleave(rounds, {[&] { return one.run(1); }, [&] { return two.run(1); }});
+  const double speedup = ratio(seconds[0], seconds[1]);
+  std::printf("  two replicas with a room of %ld voxels each, cold: 1 thread %.1f ms, 2 threads %.1f ms, x%.2f\n",
+              static_cast<long>(voxels), 1e3 * median(seconds[0]), 1e3 * median(seconds[1]), speedup);
+  return {
+      {"voxels", voxels}, {"seconds_1", median(seconds[0])}, {"seconds_2", median(seconds[1])}, {"speedup", speedup}};
+}
+
+int run(int argc, char** argv) {
+  pin_numerics();
+  at::set_num_threads(1);
+  const std::string option = argc > 1 ? argv[1] : "";
+  if (option == "--peak") return print_peak(std::stoll(argv[2]), std::string_view(argv[3]) == "tuned");
+  tune_allocator();
+  if (option == "--serve") return serve(argv[2], std::stoll(argv[3]));
+  require(argc == 1 || (argc == 3 && (option == "--json" || option == "--voxels")), "sparse_network_bench", "got '",
+          option, "', expected --json FILE or --voxels NUMBER");
+  const std::vector<int64_t> sizes =
+      option == "--voxels" ? std::vector<int64_t>{std::stoll(argv[2])} : std::vector<int64_t>{20000, 50000, 100000};
+  Json all;
+  std::printf("MinkUNet34C, forward and backward, one room, one thread\n");
+  for (const int64_t voxels : sizes) all["rooms"].push_back(measure_room(voxels, 5));
+  const double plain = peak_mib(sizes.back(), false), tuned = peak_mib(sizes.back(), true);
+  std::printf("  at most %.0f MiB of memory at about %ld voxels, %.0f with tune_allocator()\n", plain,
+              static_cast<long>(sizes.back()), tuned);
+  all["peak_mib"] = {{"plain", plain}, {"tuned", tuned}};
+  all["replicas"] = measure_replicas(sizes.front(), 5);
+  if (option == "--json") std::ofstream(argv[2]) << all.dump(1) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+}
