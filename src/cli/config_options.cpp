@@ -66,6 +66,11 @@ train::Config ConfigOptions::resolve(std::vector<std::string>& given) const {
   for (const auto& field : train::fields_of(any))
     if (on_command_line(field.name)) given.emplace_back(field.name);
   assign_all(config, out, on_command_line);
+  if (sync_bn || ghost_bn) {
+    require(!(sync_bn && ghost_bn), "train", "--sync-bn and --ghost-bn exclude each other");
+    out.batch_norm = sync_bn ? "sync" : "ghost";
+    given.emplace_back("batch-norm");
+  }
   if (!preset.empty()) train::apply_preset(out, preset, given);
   return out;
 }
@@ -77,6 +82,8 @@ void add_config_options(CLI::App& command, ConfigOptions& options, const std::ve
     option->group(field.group)->option_text(std::holds_alternative<bool*>(field.value) ? "" : default_of(field));
   }
   command.add_option("--config", options.file, "Options from a TOML file; the command line wins")->group("Presets");
+  command.add_flag("--sync-bn", options.sync_bn, "As --batch-norm sync")->group("Arithmetic");
+  command.add_flag("--ghost-bn", options.ghost_bn, "As --batch-norm ghost")->group("Arithmetic");
   command.add_option("--preset", options.preset, "Values for what is not given: best")->group("Presets");
   options.on_command_line = [&command](const std::string& name) {
     for (const auto& spelling : {name, "--" + name, "--no-" + name}) {

@@ -18,6 +18,8 @@ struct ConfigOptions {
   train::Config config;
   std::string file;
   std::string preset;
+  bool sync_bn = false;
+  bool ghost_bn = false;
   std::function<bool(const std::string&)> on_command_line;  // whether an option stands there
 
   /// The configuration, and which options somebody has set: the command line wins over the file, both over the preset.

@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iomanip>
 #include <memory>
@@ -36,8 +37,15 @@ Json json_of(const train::Evaluation& evaluation, const data::DatasetInfo& info,
            {"examples", evaluation.examples},
            {"loss", evaluation.loss},
            {"accuracy", evaluation.accuracy}};
+  if (evaluation.mean_iou) {
+    out["mean_iou"] = *evaluation.mean_iou;
+    for (size_t c = 0; c < evaluation.class_iou.size(); ++c) {
+      const double iou = evaluation.class_iou[c];  // JSON has no NaN: null of a class that does not occur
+      out["iou"][info.class_names[c]] = std::isnan(iou) ? Json() : Json(iou);
+    }
+  }
   if (wants(options, "topk")) out["top5"] = evaluation.top_k;
-  if (!evaluation.confusion.defined()) return out;
+  if (!evaluation.confusion.defined() || !wants(options, "confusion")) return out;
   out["classes"] = info.class_names;
   Json rows = Json::array();
   for (int64_t row = 0; row < evaluation.confusion.size(0); ++row) {
@@ -69,6 +77,11 @@ std::string as_text(const Json& facts) {
   std::string out = text(facts["examples"], " examples of ", facts["data"].get<std::string>(), ": loss ",
                          report::fixed(facts["loss"], 4), ", accuracy ", report::fixed(facts["accuracy"], 4));
   if (facts.contains("top5")) out += text(", top-5 accuracy ", report::fixed(facts["top5"], 4));
+  if (facts.contains("mean_iou")) {
+    out += text(", mIoU ", report::fixed(facts["mean_iou"], 4));
+    for (const auto& [name, iou] : facts["iou"].items())
+      out += text("\n  ", name, " ", iou.is_null() ? "-" : report::fixed(iou, 4));
+  }
   if (facts.contains("confusion")) out += confusion_table(facts);
   return out;
 }
@@ -98,7 +111,7 @@ int evaluate(const EvaluateOptions& options) {
   auto task = train::make_task(config);
   if (options.split == "train") task.test = task.train;
   const auto evaluation = train::evaluate(config, task, model.weights, group, wants(options, "topk") ? kTopK : 0,
-                                          wants(options, "confusion"));
+                                          wants(options, "confusion") || task.train->info().voxel > 0);
   if (group.rank() == 0) {
     const Json facts = json_of(evaluation, task.test->info(), options);
     std::printf("%s\n", options.json ? facts.dump(2).c_str() : as_text(facts).c_str());

@@ -11,6 +11,7 @@
 #include "cli/trial.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/table.h"
@@ -57,6 +58,7 @@ int sweep(const SweepOptions& options) {
   check(options);
   std::vector<std::string> given;
   train::Config config = options.config.resolve(given);
+  if (config.batch == 0) config.batch = train::usual_batch(data::names_clouds(config.data));
   config.evaluate_every = 0;
   train::check(config);
   auto table = empty_table();

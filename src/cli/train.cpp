@@ -91,6 +91,8 @@ void part(const train::Outcome& outcome, const train::Config& config) {
   if (outcome.last.test)
     line += text(", test loss ", report::fixed(outcome.last.test->loss, 4), ", test accuracy ",
                  report::fixed(outcome.last.test->accuracy, 4));
+  if (outcome.last.test && outcome.last.test->mean_iou)
+    line += ", test mIoU " + report::fixed(*outcome.last.test->mean_iou, 4);
   std::printf("%s\n", line.c_str());
   if (outcome.signal != 0)
     std::printf("stopped; go on with: lockstep train --resume %s\n", config.out.c_str());
@@ -104,11 +106,6 @@ void part(const train::Outcome& outcome, const train::Config& config) {
 int train_model(const TrainOptions& options) {
   std::vector<std::string> given;
   train::Config config = options.config.resolve(given);
-  if (options.sync_bn || options.ghost_bn) {
-    require(!(options.sync_bn && options.ghost_bn), "train", "--sync-bn and --ghost-bn exclude each other");
-    config.batch_norm = options.sync_bn ? "sync" : "ghost";
-    given.emplace_back("batch-norm");
-  }
   train::check(config);
   if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);
   stop_on(SIGINT);
@@ -141,8 +138,6 @@ void setup_train(CLI::App& app, Command& chosen) {
   std::string models = "models:";
   for (const auto& entry : registry.entries()) models += text("\n  ", entry.name, ": ", entry.description);
   command->footer(models);
-  command->add_flag("--sync-bn", options->sync_bn, "As --batch-norm sync")->group("Arithmetic");
-  command->add_flag("--ghost-bn", options->ghost_bn, "As --batch-norm ghost")->group("Arithmetic");
   command
       ->add_option("--resume", options->config.config.resume,
                    "Go on with a run: its folder or a checkpoint; default: the folder of --out")

@@ -10,8 +10,6 @@ struct TrainOptions {
   ConfigOptions config;
   bool resumes = false;  // --resume, with a path or without: then it is the folder of --out
   bool overwrite = false;
-  bool sync_bn = false;
-  bool ghost_bn = false;
 };
 
 /// `lockstep train MODEL`: alone or as each process of a job.

@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::cli {
 namespace {
@@ -77,7 +78,8 @@ train::Config config_of(const VerifyOptions& options) {
   if (!is_given("steps")) config.steps = kSteps;
   if (!is_given("epochs")) config.epochs = 0;
   if (!is_given("replicas")) config.replicas = kReplicas;
-  if (!is_given("batch")) config.batch = std::max<int64_t>(8 * config.replicas, 64);
+  if (!is_given("batch"))
+    config.batch = data::names_clouds(config.data) ? 2 * config.replicas : std::max<int64_t>(8 * config.replicas, 64);
   train::check(config);
   return config;
 }
