@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/model_file.h"
+#include "cli/predict_cloud.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/transforms.h"
 #include "lockstep/models/state_dict.h"
@@ -95,6 +96,25 @@ Json answer(const Example& example, const at::Tensor& probabilities, const data:
   return {{"file", example.name}, {"predictions", std::move(best)}};
 }
 
+Json predict_clouds(const PredictOptions& options, models::Classifier& network, const data::DatasetInfo& info) {
+  require(options.files.size() == 1 || (options.out.empty() && options.png.empty()), "predict",
+          "--out and --png are for ", "one file, got ", options.files.size());
+  Json answers = Json::array();
+  for (const auto& file : options.files)
+    answers.push_back(predict_cloud(file, network, info, options.out, options.png));
+  return answers;
+}
+
+void print_clouds(const Json& answers) {
+  for (const auto& one : answers) {
+    std::string line = text(one["file"].get<std::string>(), ": ", one["points"].get<int64_t>(), " points");
+    for (const auto& [name, count] : one["classes"].items())
+      if (count.get<int64_t>() > 0) line += text(", ", name, " ", count.get<int64_t>());
+    if (one.contains("accuracy")) line += "; accuracy " + report::fixed(one["accuracy"], 4);
+    std::printf("%s\n", line.c_str());
+  }
+}
+
 }  // namespace
 
 int predict(const PredictOptions& options) {
@@ -106,13 +126,21 @@ int predict(const PredictOptions& options) {
   models::load_state_dict(*network, model.weights);
   network->eval();
   const at::NoGradGuard no_grad;
-  Json answers = Json::array();
-  for (const Example& example : read_examples(options.files, info.input_shape)) {
-    const auto logits = network->forward(normalized(example.input.unsqueeze(0), model.config.augment));
-    answers.push_back(answer(example, logits[0].softmax(0), info, options.top));
-  }
+  const bool clouds = info.voxel > 0;
+  require(clouds || (options.out.empty() && options.png.empty()), "predict",
+          "--out and --png are for clouds, and the network takes other data");
+  Json answers = clouds ? predict_clouds(options, *network, info) : Json::array();
+  if (!clouds)
+    for (const Example& example : read_examples(options.files, info.input_shape)) {
+      const auto logits = network->forward(normalized(example.input.unsqueeze(0), model.config.augment));
+      answers.push_back(answer(example, logits[0].softmax(0), info, options.top));
+    }
   if (options.json) {
     std::printf("%s\n", answers.dump(2).c_str());
+    return 0;
+  }
+  if (clouds) {
+    print_clouds(answers);
     return 0;
   }
   for (const auto& one : answers) {
@@ -127,9 +155,13 @@ int predict(const PredictOptions& options) {
 
 void setup_predict(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<PredictOptions>();
-  CLI::App* command = app.add_subcommand("predict", "What a trained network makes of images or tensors");
+  CLI::App* command = app.add_subcommand("predict", "What a trained network makes of images, tensors or clouds");
   command->add_option("checkpoint", options->path, "A run's folder, a checkpoint or a file of weights")->required();
-  command->add_option("file", options->files, "PNG or JPEG images, or .pt files of tensors")->required();
+  command->add_option("file", options->files, "PNG or JPEG images, .pt files of tensors, or PLY files of points")
+      ->required();
+  command->add_option("--out", options->out,
+                      "Of a cloud: a PLY file of its points with the labels found, and coloured by them");
+  command->add_option("--png", options->png, "Of a cloud: a picture of that, from above and in perspective");
   command->add_option("--top", options->top, "How many answers to each; default 3")->check(CLI::Range(1, 1000));
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
   command->add_option("--data", options->data, "The data set that names the classes; default: the training's");

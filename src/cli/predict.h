@@ -13,11 +13,14 @@ struct PredictOptions {
   std::vector<std::string> files;
   std::string model;
   std::string data;
+  std::string out;
+  std::string png;
   int64_t top = 3;
   bool json = false;
 };
 
-/// `lockstep predict CHECKPOINT FILE...`: what a network makes of images, or of tensors in a .pt file.
+/// `lockstep predict CHECKPOINT FILE...`: what a network makes of images, of tensors in a .pt file, or of the points of
+/// PLY files.
 void setup_predict(CLI::App& app, Command& chosen);
 int predict(const PredictOptions& options);
 

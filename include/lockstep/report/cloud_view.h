@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/report/image.h"
+
+/// Pictures of point clouds.
+namespace lockstep::report {
+
+using Rgb = std::array<uint8_t, 3>;
+
+/// The colour of a class, different for the first twenty.
+Rgb class_colour(int64_t label);
+
+/// A cloud of points (x, y, and z upwards) seen from above, and beside it in perspective from above one corner. The
+/// upper quarter is left out, so that one can look into a room. `side` is the length of a point's mark in the unit of
+/// the points. [height, 2 * height, 3]; white where nothing is. Throws Error where points and colours differ in number.
+Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const Rgb> colours, double side,
+                 int height = 480);
+
+}  // namespace lockstep::report
