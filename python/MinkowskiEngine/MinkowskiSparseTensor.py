@@ -9,6 +9,7 @@ import torch
 
 from lockstep import _C
 from lockstep._C import CoordinateMapKey
+from lockstep.sampler import share
 
 from ._enums import GPUMemoryAllocatorType, MinkowskiAlgorithm, SparseTensorQuantizationMode
 from .MinkowskiCommon import StrideType, convert_to_int_list
@@ -136,6 +137,38 @@ class SparseTensor(Tensor):
             _C.features_on(self._F, manager, mine, key), _C.features_on(other._F, manager, others, key)
         )
         return self._make(features, key, self._manager)
+
+    # ---- shares of a batch, for lockstep.parallel -------------------------------------------------------------------
+
+    @classmethod
+    def _of_entries(cls, features, coordinates, tensor_stride, entries) -> "SparseTensor":
+        """A tensor with a manager of its own, which knows how many batch entries there are: the last may be empty."""
+        manager = CoordinateManager(D=coordinates.size(1) - 1)
+        manager._manager.batch_size = entries
+        return cls._make(features, manager.insert_and_map(coordinates, tensor_stride)[0], manager)
+
+    def _scatter(self, devices):
+        """Runs of batch entries, each counted from 0; rows keep their order."""
+        rows, shares = self._batchwise_row_indices, []
+        for number, device in enumerate(devices):
+            run = share(len(rows), number, len(devices))
+            mine = torch.cat([rows[entry] for entry in run] or [torch.zeros(0, dtype=torch.long)]).sort()[0]
+            coordinates = self.C[mine].cpu()
+            coordinates[:, 0] -= run.start
+            shares.append(self._of_entries(self._F[mine].to(device), coordinates, self.tensor_stride, len(run)))
+        return shares
+
+    def _gather(self, parts, device):
+        """The batch that shares were cut from."""
+        coordinates, entries = [], 0
+        for part in parts:
+            assert part.tensor_stride == self.tensor_stride, (
+                f"tensor strides are {part.tensor_stride} and {self.tensor_stride}, expected the same"
+            )
+            coordinates.append(part.C.cpu() + torch.tensor([entries] + [0] * self._D, dtype=torch.int32))
+            entries += len(part._batchwise_row_indices)
+        features = torch.cat([part._F.to(device) for part in parts])
+        return self._of_entries(features, torch.cat(coordinates), self.tensor_stride, entries)
 
     # ---- as tensors of torch ----------------------------------------------------------------------------------------
 

@@ -172,14 +172,16 @@ def _raise_first(errors: Sequence[Optional[BaseException]]) -> None:
 
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """Outputs of replicas on one device, joined along `dim`: tensors (numbers become a vector), and tuples, lists and
-    dicts of them. Differentiable."""
+    """Outputs of replicas on one device, joined along `dim`: tensors (numbers become a vector), sparse tensors (batch
+    entries behind one another), and tuples, lists and dicts of them. Differentiable."""
     target, first = _device(target_device), outputs[0]
     if isinstance(first, torch.Tensor):
         parts = [output.to(target) for output in outputs]
         return torch.stack(parts) if first.dim() == 0 else torch.cat(parts, dim)
     if first is None:
         return None
+    if hasattr(first, "_gather"):  # sparse tensors, of which this package need not know
+        return first._gather(outputs, target)
     if isinstance(first, dict):
         return type(first)((key, gather([output[key] for output in outputs], target, dim)) for key in first)
     if isinstance(first, (tuple, list)):
@@ -190,11 +192,13 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
 
 def scatter(inputs: Any, devices: Sequence[Any], dim: int = 0) -> List[Any]:
     """A share of the inputs for each device, in runs whose sizes differ by at most one, the longer ones first: tensors,
-    and tuples, lists and dicts of them; anything else goes to all."""
+    sparse tensors (by batch entries), and tuples, lists and dicts of them; anything else goes to all. Differentiable."""
     targets = [_device(device) for device in devices]
     if isinstance(inputs, torch.Tensor):
         parts = torch.tensor_split(inputs, len(targets), dim)
         return [part.to(target) for part, target in zip(parts, targets)]
+    if hasattr(inputs, "_scatter"):
+        return inputs._scatter(targets)
     if isinstance(inputs, dict):
         shares = {key: scatter(value, targets, dim) for key, value in inputs.items()}
         return [type(inputs)((key, parts[r]) for key, parts in shares.items()) for r in range(len(targets))]

@@ -135,6 +135,21 @@ def test_scatter_and_gather():
     assert torch.equal(joined[0], x) and torch.equal(joined[1]["a"], y["a"])
 
 
+@pytest.mark.parametrize("replicas", [1, 2, 3, 6])
+def test_sparse_tensors_are_cut_by_batch_entries_and_joined_again(replicas):
+    data = clouds([20, 12, 15, 0, 9])  # one entry without points, and with six replicas one without entries
+    x = tensor_of(data)
+    x.F.requires_grad_()
+    shares = parallel.scatter({"x": x, "n": 7}, ["cpu"] * replicas)
+    sizes = [len(part["x"].decomposed_features) for part in shares]
+    assert sum(sizes) == 5 and max(sizes) - min(sizes) <= 1 and all(part["n"] == 7 for part in shares)
+    assert len({id(part["x"].coordinate_manager) for part in shares}) == replicas
+    joined = parallel.gather([part["x"] for part in shares], "cpu")
+    assert torch.equal(joined.F, x.F) and torch.equal(joined.C, x.C)
+    joined.F.square().sum().backward()
+    assert torch.equal(x.F.grad, 2 * x.F)
+
+
 def test_sync_batch_norm_of_one_replica_is_a_batch_norm():
     x = torch.rand(6, 4, 3, 5, dtype=torch.float64, requires_grad=True)
     ours, dense = lockstep.SyncBatchNorm(4).double(), nn.BatchNorm2d(4).double()

@@ -82,6 +82,23 @@ def test_collation(caplog):
         ME.utils.batched_coordinates(clouds, dtype=torch.float64)
 
 
+def sparse_batch(data):
+    coordinates, rows, _ = ME.utils.batch_sparse_collate(data)
+    return ME.SparseTensor(rows, coordinates)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_hand_over_sparse_tensors(start):
+    data = [(torch.randint(0, 9, (6, 3)), torch.rand(6, 2), torch.tensor([i])) for i in range(4)]
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=2, num_workers=1, collate_fn=sparse_batch, multiprocessing_context=start
+    )
+    conv = ME.MinkowskiConvolution(2, 3, kernel_size=3, stride=2, dimension=3)
+    for batch, x in enumerate(loader):
+        here = sparse_batch(data[2 * batch : 2 * batch + 2])
+        assert torch.equal(x.C, here.C) and torch.equal(conv(x).F, conv(here).F)
+
+
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_collation_in_workers(start):
     data = [(torch.randint(0, 9, (4 + i, 3)), torch.rand(4 + i, 2), torch.tensor([i])) for i in range(4)]
