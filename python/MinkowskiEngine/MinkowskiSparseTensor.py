@@ -12,9 +12,10 @@ from lockstep._C import CoordinateMapKey
 from lockstep.sampler import share
 
 from ._enums import GPUMemoryAllocatorType, MinkowskiAlgorithm, SparseTensorQuantizationMode
+from ._quantize import quantize_features, splat
 from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiCoordinateManager import CoordinateManager
-from .MinkowskiTensor import Tensor, check_arguments, manager_for, quantize_features, splat
+from .MinkowskiTensor import Tensor, check_arguments, manager_for
 
 
 class SparseTensor(Tensor):

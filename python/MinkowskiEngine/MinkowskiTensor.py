@@ -8,11 +8,9 @@ import os
 
 import torch
 
-from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import CoordinateMapType, SparseTensorOperationMode, SparseTensorQuantizationMode
-from .MinkowskiCommon import convert_to_int_list
 from .MinkowskiCoordinateManager import CoordinateManager
 
 __all__ = [
@@ -107,43 +105,6 @@ def check_arguments(features, coordinates, key, key_name, manager, quantization_
         assert len(features) == len(coordinates), (
             f"The number of rows in features and coordinates must match, got {len(features)} and {len(coordinates)}."
         )
-
-
-def quantize_features(features, unique, inverse, mode) -> torch.Tensor:
-    """Features [N, C] of points as features [M, C] of the different coordinates among them."""
-    if len(unique) == len(features):
-        return features
-    if mode == SparseTensorQuantizationMode.NO_QUANTIZATION:
-        raise ValueError(
-            f"{len(features) - len(unique)} of {len(features)} coordinates occur before, expected different ones, or "
-            "another quantization_mode"
-        )
-    if mode == SparseTensorQuantizationMode.RANDOM_SUBSAMPLE:
-        return _C.take_rows(features, unique)
-    pooling = {
-        SparseTensorQuantizationMode.UNWEIGHTED_AVERAGE: _C.Pooling.average,
-        SparseTensorQuantizationMode.UNWEIGHTED_SUM: _C.Pooling.sum,
-        SparseTensorQuantizationMode.MAX_POOL: _C.Pooling.max,
-    }.get(mode)
-    if pooling is None:
-        raise ValueError(f"quantization mode {mode} is not one of coordinates that are equal")
-    return _C.pool_pairs(features, pooling, torch.arange(len(features)), inverse, len(unique))
-
-
-def splat(features, points, manager, tensor_stride, string_id=""):
-    """Spreads features of real points linearly over the corners of the grid around them.
-
-    Returns (features, key) and (rows of the map, numbers of the points, weights)."""
-    dimension = points.size(1) - 1
-    stride = convert_to_int_list(tensor_stride, dimension)
-    steps = torch.tensor([1, *stride], dtype=torch.float64)
-    low = (torch.floor(points.detach().cpu().double() / steps) * steps).int()
-    corners = torch.cartesian_prod(*(torch.tensor([0, step], dtype=torch.int32) for step in stride))
-    corners = torch.nn.functional.pad(corners.view(-1, dimension), (1, 0))
-    key, _ = manager.insert_and_map((low.unsqueeze(1) + corners).reshape(-1, 1 + dimension), stride, string_id)
-    rows, numbers_, weights = manager.interpolation_map_weight(key, points)
-    spread = _C.spmm(rows, numbers_, weights.to(features.dtype), manager.size(key), features)
-    return spread, key, (rows, numbers_, weights)
 
 
 class Tensor:

@@ -11,10 +11,11 @@ import torch
 from lockstep._C import CoordinateMapKey
 
 from ._enums import GPUMemoryAllocatorType, MinkowskiAlgorithm, SparseTensorQuantizationMode
+from ._quantize import quantize_features, splat
 from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiCoordinateManager import CoordinateManager, _round_down
 from .MinkowskiSparseTensor import SparseTensor
-from .MinkowskiTensor import Tensor, check_arguments, manager_for, quantize_features, splat
+from .MinkowskiTensor import Tensor, check_arguments, manager_for
 
 
 class TensorField(Tensor):
