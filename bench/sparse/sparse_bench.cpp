@@ -19,7 +19,7 @@
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
 #include "sparse/operations.h"
-#include "sparse/rooms.h"
+#include "support/rooms.h"
 #include "support/sgemm.h"
 
 namespace {

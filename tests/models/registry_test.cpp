@@ -107,7 +107,7 @@ TEST(Registry, SaysWhatIsWrongAndTheNearestName) {
     EXPECT_THAT([&] { make(name, options); }, ThrowsMessage<Error>(HasSubstr(message))) << name;
   };
   expect("resnet81", {}, "models: there is no model 'resnet81', expected lenet, mlp,");
-  expect("resnet81", {}, "c4 or d4 (did you mean 'resnet18'?)");
+  expect("resnet81", {}, "minkunet50 or minkunet101 (did you mean 'resnet18'?)");
   expect("resnet18", {.settings = {{"widht", "2"}}},
          "resnet18: there is no setting 'widht', expected width or stem (did you mean 'width'?)");
   expect("lenet", {.settings = {{"width", "2"}}}, "lenet: there is no setting 'width', expected none");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/rooms.h"
+#include "support/rooms.h"
 
 #include <ATen/ops/empty.h>
 

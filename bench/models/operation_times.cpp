@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/operation_times.h"
+#include "models/operation_times.h"
 
 #include "lockstep/sparse/kernel_map.h"
 #include "support/sgemm.h"

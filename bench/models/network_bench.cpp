@@ -24,11 +24,11 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
-#include "sparse/operation_times.h"
-#include "sparse/rooms.h"
+#include "models/operation_times.h"
 #include "support/interleave.h"
 #include "support/peer.h"
 #include "support/program.h"
+#include "support/rooms.h"
 #include "support/sgemm.h"
 
 namespace lockstep::bench {
@@ -130,7 +130,7 @@ double peak_mib(int64_t voxels, bool tuned) {
   double mib = 0;
   const bool answered = child != nullptr && std::fscanf(child, "%lf", &mib) == 1;
   if (child != nullptr) pclose(child);
-  require(answered, "sparse_network_bench", "the process that measures memory gave no answer");
+  require(answered, "models_network_bench", "the process that measures memory gave no answer");
   return mib;
 }
 
@@ -180,7 +180,7 @@ int run(int argc, char** argv) {
   if (option == "--peak") return print_peak(std::stoll(argv[2]), std::string_view(argv[3]) == "tuned");
   tune_allocator();
   if (option == "--serve") return serve(argv[2], std::stoll(argv[3]));
-  require(argc == 1 || (argc == 3 && (option == "--json" || option == "--voxels")), "sparse_network_bench", "got '",
+  require(argc == 1 || (argc == 3 && (option == "--json" || option == "--voxels")), "models_network_bench", "got '",
           option, "', expected --json FILE or --voxels NUMBER");
   const std::vector<int64_t> sizes =
       option == "--voxels" ? std::vector<int64_t>{std::stoll(argv[2])} : std::vector<int64_t>{20000, 50000, 100000};
