@@ -7,7 +7,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <sys/resource.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -112,26 +111,24 @@ Json measure_room(int64_t voxels, int rounds) {
           {"operations", parts}};
 }
 
-// The most memory that a process holds that does nothing but a few steps.
-int print_peak(int64_t voxels, bool tuned) {
+// Does nothing but steps on one room, so many for each number read.
+int serve_alone(int64_t voxels, bool tuned) {
   if (tuned) tune_allocator();
   const Room room(voxels, 1);
   auto network = make_network();
-  for (int i = 0; i < 3; ++i) step(network, room.cloud(), room.labels);
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  std::printf("%.0f\n", static_cast<double>(usage.ru_maxrss) / 1024);
+  for (int steps; std::cin >> steps;) {
+    const double start = work_seconds();
+    for (int i = 0; i < steps; ++i) step(network, room.cloud(), room.labels);
+    std::cout << (work_seconds() - start) / steps << "\n" << std::flush;
+  }
   return 0;
 }
 
+// The most memory that such a process holds.
 double peak_mib(int64_t voxels, bool tuned) {
-  const std::string command = text("'", own_path(), "' --peak ", voxels, tuned ? " tuned" : " plain");
-  FILE* child = popen(command.c_str(), "r");
-  double mib = 0;
-  const bool answered = child != nullptr && std::fscanf(child, "%lf", &mib) == 1;
-  if (child != nullptr) pclose(child);
-  require(answered, "models_network_bench", "the process that measures memory gave no answer");
-  return mib;
+  Peer alone({text("'", own_path(), "' --alone ", voxels, tuned ? " tuned" : " plain")});
+  alone.run(3);
+  return alone.peak_mib();
 }
 
 // Two replicas with a room each, batch norms synchronised; for every number read, so many steps and their seconds.
@@ -177,7 +174,7 @@ int run(int argc, char** argv) {
   pin_numerics();
   at::set_num_threads(1);
   const std::string option = argc > 1 ? argv[1] : "";
-  if (option == "--peak") return print_peak(std::stoll(argv[2]), std::string_view(argv[3]) == "tuned");
+  if (option == "--alone") return serve_alone(std::stoll(argv[2]), std::string_view(argv[3]) == "tuned");
   tune_allocator();
   if (option == "--serve") return serve(argv[2], std::stoll(argv[3]));
   require(argc == 1 || (argc == 3 && (option == "--json" || option == "--voxels")), "models_network_bench", "got '",

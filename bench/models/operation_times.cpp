@@ -21,7 +21,7 @@ double work_of(const at::RecordFunction& call) {
   if (name == "lockstep_sparse::convolution_weight")  // of x and g
     return 2 * pairs(inputs[2]) * static_cast<double>(first.size(1) * second.size(1)) /
            static_cast<double>(inputs[3].toInt());
-  return 2 * pairs(inputs[2]) * static_cast<double>(second.numel() / second.size(0));  // [K, Cin, Cout]
+  return 2 * pairs(inputs[2]) * static_cast<double>(second.size(1) * second.size(2));  // [K, Cin, Cout]
 }
 
 }  // namespace

@@ -73,9 +73,9 @@ class Classifier : public torch::nn::Module {
   void pretty_print(std::ostream& stream) const override;
 
  private:
-  static const at::Tensor& features_of(const at::Tensor& logits) { return logits; }
+  static at::Tensor features_of(const at::Tensor& logits) { return logits; }
   template <class Points>
-  static const at::Tensor& features_of(const Points& logits) {
+  static at::Tensor features_of(const Points& logits) {
     return logits.features();
   }
   template <class Network, class Kind>
