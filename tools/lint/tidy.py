@@ -13,7 +13,7 @@ import sys
 
 import files
 
-MAX_SOURCES = 40
+MAX_SOURCES = 24
 
 
 def changed_files(root: pathlib.Path) -> list[str]:
