@@ -14,7 +14,7 @@ from lockstep._C import CoordinateMapKey
 from ._enums import RegionType
 from .MinkowskiCommon import MinkowskiModuleBase
 from .MinkowskiKernelGenerator import KernelGenerator
-from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
+from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 
 
 class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
@@ -49,8 +49,7 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
         coords: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
     ):
         """[N, C] -> [M, C], at `coords` where they are given."""
-        assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
-        assert input.D == self.dimension, f"input has {input.D} axes, expected {self.dimension}"
+        _check_input(input, self.dimension)
         assert self.in_channels == input.shape[1], (
             f"Channel size mismatch {self.in_channels} != {input.shape[1]}"
         )

@@ -15,7 +15,7 @@ from ._enums import ConvolutionMode, RegionType
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiKernelGenerator import KernelGenerator
-from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
+from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 
 
 def empty_key(key, in_key: CoordinateMapKey) -> CoordinateMapKey:
@@ -133,8 +133,7 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         coordinates: Union[torch.Tensor, CoordinateMapKey, SparseTensor] = None,
     ):
         """[N, Cin] -> [M, Cout], at `coordinates` where they are given."""
-        assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
-        assert input.D == self.dimension, f"input has {input.D} axes, expected {self.dimension}"
+        _check_input(input, self.dimension)
         geometry = self.kernel_generator.geometry(self.is_transpose, self.expand_coordinates)
         out_key = self._out_key(input, coordinates, geometry)
         features = _C.convolution(

@@ -14,7 +14,7 @@ from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiConvolution import empty_key
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiKernelGenerator import KernelGenerator
-from .MinkowskiSparseTensor import SparseTensor, _get_coordinate_map_key
+from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 from .MinkowskiTensorField import TensorField
 
 _KINDS = {"SUM": _C.Pooling.sum, "AVG": _C.Pooling.average, "MAX": _C.Pooling.max}
@@ -115,8 +115,7 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
         coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
     ):
         """[N, C] -> [M, C], at `coordinates` where they are given."""
-        assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
-        assert self.dimension == input.D, f"input has {input.D} axes, expected {self.dimension}"
+        _check_input(input, self.dimension)
         out_key = _get_coordinate_map_key(input, coordinates)
         features = self.pooling.apply(
             input.F,

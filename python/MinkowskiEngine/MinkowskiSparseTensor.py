@@ -275,6 +275,12 @@ def _axis_values(values, dimension, stride, name) -> torch.Tensor:
     return row
 
 
+def _check_input(input, dimension: int):
+    """What a layer of so many axes wants of its input."""
+    assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
+    assert input.D == dimension, f"input has {input.D} axes, expected {dimension}"
+
+
 def _get_coordinate_map_key(input, coordinates=None, tensor_stride=1, expand_coordinates=False) -> CoordinateMapKey:
     """Where a layer is to put its outputs: at the coordinates given (a tensor, a key, or another sparse tensor), or, an
     empty key, where the layer says."""
