@@ -2,7 +2,6 @@
 """The depthwise convolution."""
 from __future__ import annotations
 
-import math
 from typing import Union
 
 import torch
@@ -12,7 +11,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import RegionType
-from .MinkowskiCommon import MinkowskiModuleBase
+from .MinkowskiCommon import MinkowskiModuleBase, _fill_uniform
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 
@@ -66,11 +65,7 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
         return SparseTensor._make(features, out_key, input._manager)
 
     def reset_parameters(self, is_transpose=False):
-        with torch.no_grad():
-            bound = 1.0 / math.sqrt(self.in_channels * self.kernel_generator.kernel_volume)
-            self.kernel.uniform_(-bound, bound)
-            if self.bias is not None:
-                self.bias.uniform_(-bound, bound)
+        _fill_uniform(self.kernel, self.bias, self.in_channels * self.kernel_generator.kernel_volume)
 
     def __repr__(self):
         generator = self.kernel_generator

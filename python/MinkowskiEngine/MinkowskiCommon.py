@@ -2,6 +2,7 @@
 """What all modules share: their base, and arguments that may be one number or one for each axis."""
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Sequence
 from typing import List, Union
@@ -24,6 +25,15 @@ def convert_to_int_list(arg: Union[int, Sequence, np.ndarray, torch.Tensor], dim
     values = [int(value) for value in arg]
     assert len(values) == dimension, f"got {values}, expected {dimension} values, one for each axis"
     return values
+
+
+def _fill_uniform(kernel: torch.Tensor, bias, fan: int):
+    """Fills a layer's parameters uniformly in 1 / sqrt(fan); a bias may be None."""
+    bound = 1.0 / math.sqrt(fan)
+    with torch.no_grad():
+        kernel.uniform_(-bound, bound)
+        if bias is not None:
+            bias.uniform_(-bound, bound)
 
 
 def convert_to_int_tensor(

@@ -2,7 +2,6 @@
 """Convolutions."""
 from __future__ import annotations
 
-import math
 from typing import Union
 
 import torch
@@ -12,7 +11,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import ConvolutionMode, RegionType
-from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
+from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, _fill_uniform
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
@@ -156,12 +155,8 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
 
     def reset_parameters(self, is_transpose=False):
         """Uniform in 1 / sqrt(channels * offsets), channels being the inputs', or the outputs' of a transposed layer."""
-        with torch.no_grad():
-            channels = self.out_channels if is_transpose else self.in_channels
-            bound = 1.0 / math.sqrt(channels * self.kernel_generator.kernel_volume)
-            self.kernel.uniform_(-bound, bound)
-            if self.bias is not None:
-                self.bias.uniform_(-bound, bound)
+        channels = self.out_channels if is_transpose else self.in_channels
+        _fill_uniform(self.kernel, self.bias, channels * self.kernel_generator.kernel_volume)
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
         # Kernels of one offset occur both as [Cin, Cout] and as [1, Cin, Cout].
