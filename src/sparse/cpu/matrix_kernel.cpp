@@ -97,18 +97,33 @@ struct Blocks {
   int64_t start(int64_t block) const { return block * total / count; }
 };
 
-template <class T, int kRows, int kVectors>
-inline void outer_block(const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+/// Rows that lie anywhere, from column `from` on.
+template <class T>
+struct Scattered {
+  const T* const* rows;
+  int64_t from;
+  const T* operator[](int64_t p) const { return rows[p] + from; }
+};
+
+/// Rows of kWidth values, one after the other.
+template <class T, int kWidth>
+struct Packed {
+  const T* data;
+  const T* operator[](int64_t p) const { return data + p * kWidth; }
+};
+
+template <int kRows, int kVectors, class T, class Left, class Right>
+inline void outer_block(Left a, Right b, int64_t count, T* sum, int64_t stride) {
   using S = Simd<T>;
   constexpr int width = S::kWidth;
   typename S::Vector part[kRows][kVectors];
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) part[r][v] = S::broadcast(0);
-  for (int64_t p = 0; p < count; ++p, a += kRows, b += kVectors * width) {
+  for (int64_t p = 0; p < count; ++p) {
     typename S::Vector right[kVectors];
-    for (int v = 0; v < kVectors; ++v) right[v] = S::load(b + v * width);
+    for (int v = 0; v < kVectors; ++v) right[v] = S::load(b[p] + v * width);
     for (int r = 0; r < kRows; ++r) {
-      const typename S::Vector left = S::broadcast(a[r]);
+      const typename S::Vector left = S::broadcast(a[p][r]);
       for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(left, right[v], part[r][v]);
     }
   }
@@ -119,11 +134,23 @@ inline void outer_block(const T* a, const T* b, int64_t count, T* sum, int64_t s
     }
 }
 
-template <class T, int kRows, int kVectors>
-void outer_rows(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+/// A block of `rows` rows of the sum that read where they lie.
+template <int kRows, int kVectors, class T>
+void outer_scattered(int64_t rows, Scattered<T> a, Scattered<T> b, int64_t count, T* sum, int64_t stride) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, b, count, sum, stride);
-    outer_rows<T, kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+    if (rows == kRows) return outer_block<kRows, kVectors>(a, b, count, sum, stride);
+    outer_scattered<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+  }
+}
+
+/// The same of copies: a's are `rows` wide, b's kVectors vectors.
+template <int kRows, int kVectors, class T>
+void outer_packed(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows)
+      return outer_block<kRows, kVectors>(Packed<T, kRows>{a}, Packed<T, kVectors * Simd<T>::kWidth>{b}, count, sum,
+                                          stride);
+    outer_packed<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
   }
 }
 
@@ -152,39 +179,50 @@ void pack_blocks(const T* const* a, int64_t count, const Blocks& blocks, T* pack
   }
 }
 
+/// Packs `real` columns of b's rows from `column` on, padded with zeros to `columns`.
+template <class T>
+void pack_columns(const T* const* b, int64_t count, int64_t column, int64_t real, int64_t columns, T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  for (int64_t p = 0; p < count; ++p, packed += columns) {
+    const T* from = b[p] + column;
+    if (real == columns) {
+      for (int64_t j = 0; j < columns; j += width) Simd<T>::store(packed + j, Simd<T>::load(from + j));
+    } else {
+      for (int64_t j = 0; j < real; ++j) packed[j] = from[j];
+      for (int64_t j = real; j < columns; ++j) packed[j] = 0;
+    }
+  }
+}
+
 template <class T>
 int64_t outer_scratch(int64_t count, int64_t m) {
   return Blocks(m).count * block_size(count) + count * kPanelVectors * Simd<T>::kWidth;
 }
+
+// Short rows are read where they lie: they stay in the first-level cache while all blocks of the sum pass. Long ones,
+// and columns that fill no vector, are copied.
+constexpr int64_t kShortRow = 64;
 
 template <class T>
 void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64_t n, T* sum, T* scratch) {
   constexpr int64_t width = Simd<T>::kWidth;
   const int64_t stride = padded<T>(n);
   const Blocks blocks(m);
-  T* const right = scratch + blocks.count * block_size(count);
-  pack_blocks(a, count, blocks, scratch);
+  const bool copies = m > kShortRow || n % width != 0;
+  T* const panel = scratch + blocks.count * block_size(count);
+  if (copies) pack_blocks(a, count, blocks, scratch);
   for (int64_t column = 0; column < n; column += kPanelVectors * width) {
     const int64_t columns = n - column <= width ? width : kPanelVectors * width;
-    const int64_t real = n - column < columns ? n - column : columns;
-    T* panel = right;
-    if (real == kPanelVectors * width) {
-      for (int64_t p = 0; p < count; ++p, panel += kPanelVectors * width)
-        for (int v = 0; v < kPanelVectors; ++v)
-          Simd<T>::store(panel + v * width, Simd<T>::load(b[p] + column + v * width));
-    } else {
-      for (int64_t p = 0; p < count; ++p, panel += columns) {
-        for (int64_t j = 0; j < real; ++j) panel[j] = b[p][column + j];
-        for (int64_t j = real; j < columns; ++j) panel[j] = 0;
-      }
-    }
+    if (copies) pack_columns(b, count, column, n - column < columns ? n - column : columns, columns, panel);
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
-      const T* left = scratch + block * block_size(count);
-      if (columns == width)
-        outer_rows<T, kBlockRows, 1>(rows, left, right, count, sum + from * stride + column, stride);
+      T* to = sum + from * stride + column;
+      if (copies)
+        (columns == width ? outer_packed<kBlockRows, 1, T> : outer_packed<kBlockRows, kPanelVectors, T>)(
+            rows, scratch + block * block_size(count), panel, count, to, stride);
       else
-        outer_rows<T, kBlockRows, 2>(rows, left, right, count, sum + from * stride + column, stride);
+        (columns == width ? outer_scattered<kBlockRows, 1, T> : outer_scattered<kBlockRows, kPanelVectors, T>)(
+            rows, {a, from}, {b, column}, count, to, stride);
     }
   }
 }
