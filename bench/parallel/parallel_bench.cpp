@@ -116,6 +116,13 @@ class Contenders {
     add(name, commands);
   }
 
+  /// What the machine allows: programs that share it and nothing else, each with its part of the batch on one thread.
+  void add_strangers(const char* name, int count) {
+    const std::string serve =
+        text("'", own_path(), "' --serve ", network_, " 1 cpu:1 ", batch_ / count, " automatic canonical");
+    add(name, std::vector<std::string>(count, serve));
+  }
+
   void add_torch(const char* name, int world, int threads, const char* format) {
     std::vector<std::string> commands;
     const int port = free_port();
@@ -162,6 +169,7 @@ void compare_lenet(int64_t batch, nlohmann::json& results) {
   all.add_replicas("2 replicas, 2 threads, contiguous", 2, "cpu:2", "contiguous");
   all.add_replicas("8 replicas, 2 threads", 8, "cpu:2");
   all.add_replicas("1 replica, 1 thread", 1, "cpu:1");
+  all.add_strangers("2 programs with half the batch, no exchange", 2);
   all.add_torch("PyTorch DDP, 2 processes", 2, 1, "contiguous");
   all.add_torch("PyTorch DDP, 2 processes, channels-last", 2, 1, "channels_last");
   all.add_torch("PyTorch, 2 intra-op threads", 1, 2, "contiguous");
@@ -177,6 +185,7 @@ void compare_resnet(nlohmann::json& results) {
   all.add_replicas("2 replicas, 2 processes", 2, "cpu:1", "automatic", "canonical", 2);
   all.add_replicas("2 replicas, 2 processes, ring", 2, "cpu:1", "automatic", "ring", 2);
   all.add_replicas("1 replica, 1 thread", 1, "cpu:1");
+  all.add_strangers("2 programs with half the batch, no exchange", 2);
   all.add_torch("PyTorch DDP, 2 processes", 2, 1, "contiguous");
   all.add_torch("PyTorch DDP, 2 processes, channels-last", 2, 1, "channels_last");
   all.compare(3, 9, results);
