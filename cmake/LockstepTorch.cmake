@@ -42,6 +42,15 @@ add_library(lockstep::torch INTERFACE IMPORTED GLOBAL)
 target_include_directories(lockstep::torch SYSTEM INTERFACE "${LOCKSTEP_TORCH}/include"
                                                             "${LOCKSTEP_TORCH}/include/torch/csrc/api/include")
 target_link_libraries(lockstep::torch INTERFACE lockstep::torch_cpu lockstep::c10)
+# The OpenMP runtime that libtorch runs on: with another one a program would have two sets of threads.
+file(GLOB _lockstep_gomp RELATIVE "${LOCKSTEP_TORCH}/lib" "${LOCKSTEP_TORCH}/lib/libgomp*.so*")
+if(_lockstep_gomp)
+  list(GET _lockstep_gomp 0 _lockstep_gomp)
+  lockstep_import_torch_library(openmp ${_lockstep_gomp})
+else()
+  add_library(lockstep::openmp INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(lockstep::openmp INTERFACE gomp)
+endif()
 # libtorch's own dependencies (CUDA's runtime among them) are found by its rpath when the program runs.
 target_link_options(lockstep::torch INTERFACE "LINKER:--allow-shlib-undefined")
 

@@ -167,9 +167,10 @@ Json measure_replicas(int64_t voxels, int rounds) {
   const auto seconds = interleave(rounds, {[&] { return one.run(1); }, [&] { return two.run(1); },
                                            [&] { return stranger.run(1); }, [&] { return strangers.run(1); }});
   const double speedup = ratio(seconds[0], seconds[1]), allowed = 2 * ratio(seconds[2], seconds[3]);
-  std::printf("  two replicas with a room of %ld voxels each, cold: 1 thread %.1f ms, 2 threads %.1f ms, x%.2f; two programs "
-              "with nothing in common x%.2f\n",
-              static_cast<long>(voxels), 1e3 * median(seconds[0]), 1e3 * median(seconds[1]), speedup, allowed);
+  std::printf(
+      "  two replicas with a room of %ld voxels each, cold: 1 thread %.1f ms, 2 threads %.1f ms, x%.2f; two programs "
+      "with nothing in common x%.2f\n",
+      static_cast<long>(voxels), 1e3 * median(seconds[0]), 1e3 * median(seconds[1]), speedup, allowed);
   return {{"voxels", voxels},
           {"seconds_1", median(seconds[0])},
           {"seconds_2", median(seconds[1])},

@@ -16,6 +16,7 @@
 
 #include "lockstep/core/cpu_level.h"
 #include "lockstep/core/memory.h"
+#include "lockstep/core/parallel_for.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
 #include "sparse/operations.h"
@@ -110,7 +111,7 @@ class GatherScatter {
     const int64_t* row = rows.const_data_ptr<int64_t>();
     float* target = to.mutable_data_ptr<float>();
     const int64_t channels = to.size(1);
-    at::parallel_for(0, from.size(0), 2048, [&](int64_t begin, int64_t end) {
+    parallel_for(0, from.size(0), 2048, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         for (int64_t c = 0; c < channels; ++c) target[row[i] * channels + c] += source[i * channels + c];
     });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/sparse/kernel_map.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <numeric>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/parallel_for.h"
 #include "lockstep/sparse/row_map.h"
 #include "sparse/kernel_map_search.h"
 
@@ -163,7 +163,7 @@ const int64_t* KernelMap::tile_bounds(int64_t offset) const {
   const int64_t tiles = tile_count();
   std::call_once(outputs.tiles_once, [&] {
     outputs.tiles.resize(volume() * (tiles + 1));
-    at::parallel_for(0, volume(), 4, [&](int64_t begin, int64_t end) {
+    parallel_for(0, volume(), 4, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
         cut_tiles(pairs(k).out, pairs(k).count, tiles, outputs.tiles.data() + k * (tiles + 1));
     });

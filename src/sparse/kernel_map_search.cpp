@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "lockstep/core/parallel_for.h"
 #include "sparse/keys.h"
 
 // Keys ascend, so the keys of all outputs, moved by one offset, ascend too: its pairs are found by walking through both
@@ -108,7 +109,7 @@ class Search {
       for (const Group& group : bundle)
         for (const size_t k : group) pieces[k].resize(ranges);
     const int64_t tasks = static_cast<int64_t>(bundles.size()) * ranges;
-    at::parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
       const int64_t most = (outputs + ranges - 1) / ranges + 1;
       const std::unique_ptr<int32_t[]> scratch(new int32_t[2 * kMostGroups * kMostWidth * most]);
       for (int64_t task = begin; task < end; ++task) {
@@ -117,7 +118,7 @@ class Search {
                       scratch.get(), range, pieces);
       }
     });
-    at::parallel_for(0, static_cast<int64_t>(lists.size()), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, static_cast<int64_t>(lists.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
         if (!pieces[k].empty()) lists[k] = join(pieces[k]);
     });

@@ -76,9 +76,9 @@ class Text(unittest.TestCase):
         path = pathlib.PurePath("src/core/x.h")
         good = LICENCE + "#pragma once\n\nint x();\n"
         self.assertEqual(text.check_file(path, good), [])
-        for bad in (good[len(LICENCE) :], good.replace("#pragma once\n", ""), good + "\n", good[:-1] + " \n", "\t" + good):
+        for bad in (good[len(LICENCE) :], good.replace("#pragma once\n", ""), good + "\n", good[:-1] + " \n", "\t" + good,
+                    good + "void y() { at::parallel_for(0, 1, 1, z); }\n"):
             self.assertEqual(len(text.check_file(path, bad)), 1, bad)
-
 
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):
         page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Licence lines, stray white space, files that grew too long, and examples in the pages that differ from their file."""
+"""Licence lines, stray white space, loops that would not be parallel, files that grew too long, and examples in the
+pages that differ from their file."""
 
 import pathlib
 import re
@@ -23,6 +24,8 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
     if path.suffix in (".h", ".cuh") and "#pragma once" not in lines[:12]:
         problems.append(f"{path}:1: no '#pragma once' near its top")
     for number, line in enumerate(lines, 1):
+        if "at::parallel_for(" in line and path.name != "parallel_for.cpp" and path.suffix in files.CPP:
+            problems.append(f"{path}:{number}: at::parallel_for is a plain loop here, expected lockstep::parallel_for")
         if line != line.rstrip():
             problems.append(f"{path}:{number}: white space at the end of the line")
         if "\t" in line:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/Parallel.h>
-
 #include "core/random_fill.h"
+#include "lockstep/core/parallel_for.h"
 
 namespace lockstep::detail {
 
@@ -11,8 +10,8 @@ void fill_cpu(const at::Tensor& tensor, const Draw& any_draw, uint64_t offset) {
       [&](const auto& draw) {
         visit_dtype(draw, tensor.scalar_type(), [&]<class T>(T) {
           T* out = tensor.mutable_data_ptr<T>();
-          at::parallel_for(0, tensor.numel(), grain,
-                           [&](int64_t begin, int64_t end) { fill_range(out, begin, end, offset, draw); });
+          parallel_for(0, tensor.numel(), grain,
+                       [&](int64_t begin, int64_t end) { fill_range(out, begin, end, offset, draw); });
         });
       },
       any_draw);

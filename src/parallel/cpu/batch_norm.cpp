@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -9,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lockstep/core/parallel_for.h"
 #include "parallel/batch_norm_operations.h"
 #include "parallel/cpu/batch_norm_kernel.h"
 
@@ -65,7 +65,7 @@ std::vector<T> values(const at::Tensor& statistic) {
 /// Calls work(plane, channel) for all planes.
 template <class Work>
 void for_each_plane(Shape shape, const Work& work) {
-  at::parallel_for(0, shape.batch * shape.channels, 1 + kGrain / (1 + shape.plane), [&](int64_t from, int64_t to) {
+  parallel_for(0, shape.batch * shape.channels, 1 + kGrain / (1 + shape.plane), [&](int64_t from, int64_t to) {
     for (int64_t plane = from; plane < to; ++plane) work(plane, plane % shape.channels);
   });
 }
@@ -73,8 +73,8 @@ void for_each_plane(Shape shape, const Work& work) {
 /// Calls work(first row, number of rows) for parts of all rows.
 template <class Work>
 void for_each_part(Shape shape, const Work& work) {
-  at::parallel_for(0, shape.rows(), 1 + kGrain / (1 + shape.channels),
-                   [&](int64_t from, int64_t to) { work(from, to - from); });
+  parallel_for(0, shape.rows(), 1 + kGrain / (1 + shape.channels),
+               [&](int64_t from, int64_t to) { work(from, to - from); });
 }
 
 /// Two sums a channel: of_plane(channel, sums[2]) adds up one channel, of_rows(first row, rows, sums[2, C]) a slice.
@@ -84,7 +84,7 @@ at::Tensor two_sums(Shape shape, const OfPlane& of_plane, const OfRows& of_rows)
   double* out = result.mutable_data_ptr<double>();
   if (shape.rows() == 0) return result;
   if (shape.plane > 1) {
-    at::parallel_for(0, shape.channels, 1 + kGrain / shape.rows(), [&](int64_t from, int64_t to) {
+    parallel_for(0, shape.channels, 1 + kGrain / shape.rows(), [&](int64_t from, int64_t to) {
       for (int64_t c = from; c < to; ++c) {
         double sums[2] = {};
         of_plane(c, sums);
@@ -96,7 +96,7 @@ at::Tensor two_sums(Shape shape, const OfPlane& of_plane, const OfRows& of_rows)
   }
   const int64_t size = 2 * shape.channels, slices = (shape.rows() + kSliceRows - 1) / kSliceRows;
   std::vector<double> parts(slices * size);
-  at::parallel_for(0, slices, 1 + kGrain / (1 + kSliceRows * shape.channels), [&](int64_t from, int64_t to) {
+  parallel_for(0, slices, 1 + kGrain / (1 + kSliceRows * shape.channels), [&](int64_t from, int64_t to) {
     for (int64_t s = from; s < to; ++s)
       of_rows(s * kSliceRows, std::min(kSliceRows, shape.rows() - s * kSliceRows), parts.data() + s * size);
   });

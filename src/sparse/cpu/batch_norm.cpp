@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "lockstep/core/parallel_for.h"
 #include "sparse/cpu/tasks.h"
 #include "sparse/operations.h"
 
@@ -26,7 +27,7 @@ std::vector<T> values_of(const at::Tensor& tensor) {
 template <class Work>
 int64_t for_each_slice(int64_t rows, const Work& work) {
   const int64_t slices = std::max<int64_t>(1, (rows + kSlice - 1) / kSlice);
-  at::parallel_for(0, slices, 4, [&](int64_t begin, int64_t end) {
+  parallel_for(0, slices, 4, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) work(s * kSlice, std::min(rows, (s + 1) * kSlice), s);
   });
   return slices;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/cpu_level.h"
+#include "lockstep/core/parallel_for.h"
 #include "sparse/cpu/matrix_kernel.h"
 #include "sparse/cpu/tasks.h"
 #include "sparse/operations.h"
@@ -63,13 +63,12 @@ at::Tensor pack_weights(const MatrixKernels<T>& kernel, const at::Tensor& weight
   at::Tensor packed = at::empty({shape.offsets * shape.groups * size}, given.options());
   const T* source = given.const_data_ptr<T>();
   T* target = packed.mutable_data_ptr<T>();
-  at::parallel_for(0, shape.offsets * shape.groups, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t i = begin; i < end; ++i)
-                       kernel.pack(
-                           source + i / shape.groups * shape.offset_stride + i % shape.groups * shape.group_stride,
-                           shape.from, shape.to, shape.row_stride, shape.column_stride, target + i * size);
-                   });
+  parallel_for(0, shape.offsets * shape.groups, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i)
+                   kernel.pack(source + i / shape.groups * shape.offset_stride + i % shape.groups * shape.group_stride,
+                               shape.from, shape.to, shape.row_stride, shape.column_stride, target + i * size);
+               });
   return packed;
 }
 
@@ -182,7 +181,7 @@ class WeightGradient {
             for (int64_t k = slices_.first_offset(chunk); k < slices_.first_offset(chunk + 1); ++k)
               add_tile(tile, k, sums_.data() + (k * slices_.slices + slice) * size_, scratch);
         });
-    at::parallel_for(0, map_.volume(), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, map_.volume(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) finish(k);
     });
   }

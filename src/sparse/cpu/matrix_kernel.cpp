@@ -217,12 +217,14 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
       T* to = sum + from * stride + column;
-      if (copies)
-        (columns == width ? outer_packed<kBlockRows, 1, T> : outer_packed<kBlockRows, kPanelVectors, T>)(
-            rows, scratch + block * block_size(count), panel, count, to, stride);
-      else
-        (columns == width ? outer_scattered<kBlockRows, 1, T> : outer_scattered<kBlockRows, kPanelVectors, T>)(
-            rows, {a, from}, {b, column}, count, to, stride);
+      if (copies) {
+        const auto add = columns == width ? outer_packed<kBlockRows, 1, T> : outer_packed<kBlockRows, kPanelVectors, T>;
+        add(rows, scratch + block * block_size(count), panel, count, to, stride);
+      } else {
+        const auto add =
+            columns == width ? outer_scattered<kBlockRows, 1, T> : outer_scattered<kBlockRows, kPanelVectors, T>;
+        add(rows, {a, from}, {b, column}, count, to, stride);
+      }
     }
   }
 }

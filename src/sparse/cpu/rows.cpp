@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lockstep/core/parallel_for.h"
 #include "sparse/cpu/tasks.h"
 #include "sparse/operations.h"
 
@@ -35,7 +36,7 @@ class RowSum {
 
   void run() {
     const auto bounds = map_.bounds();
-    at::parallel_for(0, map_.out_size(), grain(channels_), [&](int64_t begin, int64_t end) {
+    parallel_for(0, map_.out_size(), grain(channels_), [&](int64_t begin, int64_t end) {
       std::vector<T> sum(channels_);
       for (int64_t row = begin; row < end; ++row) {
         if (bounds[row + 1] - bounds[row] > kSlice) continue;
@@ -53,7 +54,7 @@ class RowSum {
     const int64_t begin = map_.bounds()[row], end = map_.bounds()[row + 1];
     const int64_t slices = (end - begin + kSlice - 1) / kSlice;
     std::vector<T> sums(slices * channels_, T(0));
-    at::parallel_for(0, slices, 1, [&](int64_t first, int64_t last) {
+    parallel_for(0, slices, 1, [&](int64_t first, int64_t last) {
       for (int64_t s = first; s < last; ++s)
         add(begin + s * kSlice, std::min(end, begin + (s + 1) * kSlice), sums.data() + s * channels_);
     });
@@ -102,7 +103,7 @@ at::Tensor row_dot(const at::Tensor& g, const at::Tensor& x, const RowMapPtr& ma
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::row_dot", [&] {
     const scalar_t *a = left.const_data_ptr<scalar_t>(), *b = right.const_data_ptr<scalar_t>();
     scalar_t* out = w.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, map->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
+    parallel_for(0, map->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t place = map->bounds()[row]; place < map->bounds()[row + 1]; ++place) {
           Compute<scalar_t> sum = 0;
@@ -122,7 +123,7 @@ at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map) {
   const at::Tensor rows = x.contiguous();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::row_argmax", [&] {
     const scalar_t* data = rows.const_data_ptr<scalar_t>();
-    at::parallel_for(0, map->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
+    parallel_for(0, map->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
       std::vector<scalar_t> best(channels);
       for (int64_t row = begin; row < end; ++row) {
         int64_t* out = chosen.mutable_data_ptr<int64_t>() + row * channels;
@@ -149,7 +150,7 @@ at::Tensor row_pick(const at::Tensor& x, const RowMapPtr& map, const at::Tensor&
     const scalar_t* data = rows.const_data_ptr<scalar_t>();
     const int64_t* entry = choice.const_data_ptr<int64_t>();
     scalar_t* out = y.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, map->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
+    parallel_for(0, map->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t place = map->bounds()[row]; place < map->bounds()[row + 1]; ++place)
           for (int64_t c = 0; c < channels; ++c)
@@ -169,7 +170,7 @@ at::Tensor row_unpick(const at::Tensor& g, const RowMapPtr& map, const at::Tenso
     const scalar_t* data = rows.const_data_ptr<scalar_t>();
     const int64_t* entry = choice.const_data_ptr<int64_t>();
     scalar_t* out = dx.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, back->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
+    parallel_for(0, back->out_size(), grain(channels), [&](int64_t begin, int64_t end) {
       std::vector<Compute<scalar_t>> sum(channels);
       for (int64_t row = begin; row < end; ++row) {
         std::fill(sum.begin(), sum.end(), 0);
@@ -193,7 +194,7 @@ at::Tensor column_sum(const at::Tensor& x) {
     using T = Compute<scalar_t>;
     const scalar_t* data = rows.const_data_ptr<scalar_t>();
     std::vector<T> sums(slices * channels, T(0));
-    at::parallel_for(0, slices, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, slices, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin * kSlice; row < std::min(end * kSlice, x.size(0)); ++row)
         for (int64_t c = 0; c < channels; ++c)
           sums[row / kSlice * channels + c] += static_cast<T>(data[row * channels + c]);

@@ -9,6 +9,8 @@
 #include <span>
 #include <type_traits>
 
+#include "lockstep/core/parallel_for.h"
+
 namespace lockstep::sparse::cpu {
 
 /// Sums of float16 and bfloat16 are float32.
@@ -20,7 +22,7 @@ using Compute = std::conditional_t<std::is_same_v<Storage, double>, double, floa
 template <class MakeScratch, class Work>
 void for_each_task(int64_t tasks, const MakeScratch& make_scratch, const Work& work) {
   std::atomic<int64_t> next{0};
-  at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
+  parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
     auto scratch = make_scratch();
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) work(task, scratch);
   });
