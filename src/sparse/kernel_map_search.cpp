@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "lockstep/core/parallel_for.h"
+#include "sparse/cpu/tasks.h"
 #include "sparse/keys.h"
 
 // Keys ascend, so the keys of all outputs, moved by one offset, ascend too: its pairs are found by walking through both
@@ -108,16 +109,15 @@ class Search {
     for (const Bundle& bundle : bundles)
       for (const Group& group : bundle)
         for (const size_t k : group) pieces[k].resize(ranges);
-    const int64_t tasks = static_cast<int64_t>(bundles.size()) * ranges;
-    parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
-      const int64_t most = (outputs + ranges - 1) / ranges + 1;
-      const std::unique_ptr<int32_t[]> scratch(new int32_t[2 * kMostGroups * kMostWidth * most]);
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t range = task % ranges;
-        search_bundle(bundles[task / ranges], outputs * range / ranges, outputs * (range + 1) / ranges, most,
-                      scratch.get(), range, pieces);
-      }
-    });
+    const int64_t most = (outputs + ranges - 1) / ranges + 1;
+    cpu::for_each_task(
+        static_cast<int64_t>(bundles.size()) * ranges,
+        [&] { return std::unique_ptr<int32_t[]>(new int32_t[2 * kMostGroups * kMostWidth * most]); },
+        [&](int64_t task, const std::unique_ptr<int32_t[]>& scratch) {
+          const int64_t range = task % ranges;
+          search_bundle(bundles[task / ranges], outputs * range / ranges, outputs * (range + 1) / ranges, most,
+                        scratch.get(), range, pieces);
+        });
     parallel_for(0, static_cast<int64_t>(lists.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
         if (!pieces[k].empty()) lists[k] = join(pieces[k]);
