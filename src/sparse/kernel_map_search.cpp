@@ -40,7 +40,6 @@ Kind kind_of(std::span<const int64_t> offset, const KeyLayout& layout, bool onto
 template <class Key>
 inline const Key* advance(const Key* at, const Key* last, Key bound) {
   at += *at < bound;
-  at += *at < bound;
   if (*at >= bound) [[likely]]
     return at;
   for (int step = 0; step < 16; ++step, ++at)
@@ -53,23 +52,23 @@ inline const Key* advance(const Key* at, const Key* last, Key bound) {
   return std::lower_bound(at, std::min(at + stride, last), bound);
 }
 
-/// Where one walk writes: for each offset of its group an array of input and one of output positions.
-struct Sink {
-  int32_t* in;
-  int32_t* out;
-  int64_t count = 0;
-};
+/// A pair in one word, so that a walk stores it at once: the output's position above the input's.
+uint64_t pair_of(int64_t in, int64_t out) {
+  return static_cast<uint64_t>(out) << 32 | static_cast<uint32_t>(in);
+}
 
-/// Pairs of outputs [begin, end) at the kWidth offsets of each of kGroups groups: `shifts` and `sinks` of one group
-/// after the other. Every candidate is written and kept only when it matches: no branch depends on the data but the
-/// walk itself. Walks are waits for loads, so several at once take little longer than one.
-template <int kGroups, int kWidth, class Key>
+/// Pairs of outputs [begin, end) at the kWidth offsets of each of kGroups groups: `shifts` and `lists` of one group
+/// after the other; returns where each list ends. Every candidate is written and kept only when it matches: no branch
+/// depends on the data but the walk itself. Walks are waits for loads, so several at once take little longer than one.
+/// `kTight`: shifts of a group follow each other by one, so that no key lies between two that are looked for.
+template <int kGroups, int kWidth, bool kTight, class Key>
 void walk(const std::vector<Key>& in_keys, const std::vector<Key>& out_keys, int64_t begin, int64_t end,
-          const Key* shifts, Sink* sinks) {
+          const Key* shifts, uint64_t** lists) {
   const Key* first = in_keys.data();
   const Key* last = first + in_keys.size() - 1;
   const Key* at[kGroups];
-  int64_t count[kGroups * kWidth] = {};
+  uint64_t* to[kGroups * kWidth];
+  std::copy_n(lists, kGroups * kWidth, to);
   for (int g = 0; g < kGroups; ++g)
     at[g] = std::lower_bound(first, last, static_cast<Key>(out_keys[begin] + shifts[g * kWidth]));
   for (int64_t i = begin; i < end; ++i) {
@@ -82,15 +81,15 @@ void walk(const std::vector<Key>& in_keys, const std::vector<Key>& out_keys, int
         const Key wanted = key + shifts[n];
         if (m > 0) {
           candidate += *candidate < wanted;
-          while (*candidate < wanted) [[unlikely]]++ candidate;
+          if constexpr (!kTight)
+            while (*candidate < wanted) [[unlikely]]++ candidate;
         }
-        sinks[n].in[count[n]] = static_cast<int32_t>(candidate - first);
-        sinks[n].out[count[n]] = static_cast<int32_t>(i);
-        count[n] += *candidate == wanted;
+        *to[n] = pair_of(candidate - first, i);
+        to[n] += *candidate == wanted;
       }
     }
   }
-  for (int n = 0; n < kGroups * kWidth; ++n) sinks[n].count = count[n];
+  std::copy_n(to, kGroups * kWidth, lists);
 }
 
 template <class Key>
@@ -112,8 +111,8 @@ class Search {
     const int64_t most = (outputs + ranges - 1) / ranges + 1;
     cpu::for_each_task(
         static_cast<int64_t>(bundles.size()) * ranges,
-        [&] { return std::unique_ptr<int32_t[]>(new int32_t[2 * kMostGroups * kMostWidth * most]); },
-        [&](int64_t task, const std::unique_ptr<int32_t[]>& scratch) {
+        [&] { return std::unique_ptr<uint64_t[]>(new uint64_t[kMostGroups * kMostWidth * most]); },
+        [&](int64_t task, const std::unique_ptr<uint64_t[]>& scratch) {
           const int64_t range = task % ranges;
           search_bundle(bundles[task / ranges], outputs * range / ranges, outputs * (range + 1) / ranges, most,
                         scratch.get(), range, pieces);
@@ -125,38 +124,46 @@ class Search {
   }
 
  private:
-  using Walk = void (*)(const std::vector<Key>&, const std::vector<Key>&, int64_t, int64_t, const Key*, Sink*);
+  using Walk = void (*)(const std::vector<Key>&, const std::vector<Key>&, int64_t, int64_t, const Key*, uint64_t**);
 
+  template <bool kTight>
   static Walk walk_of(size_t groups, size_t width) {
     static constexpr Walk walks[kMostGroups][kMostWidth] = {
-        {walk<1, 1, Key>, walk<1, 2, Key>, walk<1, 3, Key>},
-        {walk<2, 1, Key>, walk<2, 2, Key>, walk<2, 3, Key>},
-        {walk<3, 1, Key>, walk<3, 2, Key>, walk<3, 3, Key>},
-        {walk<4, 1, Key>, walk<4, 2, Key>, walk<4, 3, Key>},
+        {walk<1, 1, kTight, Key>, walk<1, 2, kTight, Key>, walk<1, 3, kTight, Key>},
+        {walk<2, 1, kTight, Key>, walk<2, 2, kTight, Key>, walk<2, 3, kTight, Key>},
+        {walk<3, 1, kTight, Key>, walk<3, 2, kTight, Key>, walk<3, 3, kTight, Key>},
+        {walk<4, 1, kTight, Key>, walk<4, 2, kTight, Key>, walk<4, 3, kTight, Key>},
     };
     return walks[groups - 1][width - 1];
   }
 
-  void search_bundle(const Bundle& bundle, int64_t begin, int64_t end, int64_t most, int32_t* scratch, int64_t range,
+  void search_bundle(const Bundle& bundle, int64_t begin, int64_t end, int64_t most, uint64_t* scratch, int64_t range,
                      std::vector<std::vector<PairList>>& pieces) {
+    const size_t width = bundle[0].size();
     Key shifts[kMostGroups * kMostWidth];
-    Sink sinks[kMostGroups * kMostWidth];
+    uint64_t* ends[kMostGroups * kMostWidth];
     size_t count = 0;
+    bool tight = true;
     for (const Group& group : bundle)
       for (const size_t k : group) {
         shifts[count] = in_.layout.template shift<Key>(offsets_.subspan(k * axes_, axes_));
-        sinks[count] = {scratch + 2 * count * most, scratch + (2 * count + 1) * most};
+        tight = tight && (count % width == 0 || shifts[count] == shifts[count - 1] + 1);
+        ends[count] = scratch + count * most;
         ++count;
       }
-    walk_of(bundle.size(), bundle[0].size())(in_.get<Key>(), out_.get<Key>(), begin, end, shifts, sinks);
-    const Sink* sink = sinks;
+    const Walk walk = tight ? walk_of<true>(bundle.size(), width) : walk_of<false>(bundle.size(), width);
+    walk(in_.get<Key>(), out_.get<Key>(), begin, end, shifts, ends);
+    count = 0;
     for (const Group& group : bundle)
       for (const size_t k : group) {
-        PairList list(sink->count);
-        std::copy_n(sink->in, sink->count, list.in());
-        std::copy_n(sink->out, sink->count, list.out());
+        const uint64_t* pairs = scratch + count * most;
+        PairList list(ends[count++] - pairs);
+        int32_t *in = list.in(), *out = list.out();
+        for (int64_t i = 0; i < list.count(); ++i) {
+          in[i] = static_cast<int32_t>(pairs[i]);
+          out[i] = static_cast<int32_t>(pairs[i] >> 32);
+        }
         pieces[k][range] = std::move(list);
-        ++sink;
       }
   }
 
