@@ -111,7 +111,7 @@ int evaluate(const EvaluateOptions& options) {
   auto task = train::make_task(config);
   if (options.split == "train") task.test = task.train;
   const auto evaluation = train::evaluate(config, task, model.weights, group, wants(options, "topk") ? kTopK : 0,
-                                          wants(options, "confusion") || task.train->info().voxel > 0);
+                                          wants(options, "confusion") || task.train->info().segments());
   if (group.rank() == 0) {
     const Json facts = json_of(evaluation, task.test->info(), options);
     std::printf("%s\n", options.json ? facts.dump(2).c_str() : as_text(facts).c_str());

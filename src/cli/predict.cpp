@@ -97,6 +97,8 @@ Json answer(const Example& example, const at::Tensor& probabilities, const data:
 }
 
 Json predict_clouds(const PredictOptions& options, models::Classifier& network, const data::DatasetInfo& info) {
+  require(info.segments(), "predict", "the network gives whole clouds of ", info.name,
+          " a class, expected one that labels points; 'lockstep evaluate' tells how good it is");
   require(options.files.size() == 1 || (options.out.empty() && options.png.empty()), "predict",
           "--out and --png are for ", "one file, got ", options.files.size());
   Json answers = Json::array();

@@ -158,8 +158,11 @@ void CloudDataset::read_inputs(std::span<const int64_t> /*ids*/, Layout /*layout
   fail("Dataset::read", info().name, " has clouds that differ in size, expected read_cloud or a Loader");
 }
 
-void CloudDataset::fetch_targets(std::span<const int64_t> /*ids*/, int64_t* /*targets*/) const {
-  fail("Dataset::read_targets", info().name, " has a target for each point, expected read_cloud or a Loader");
+void CloudDataset::fetch_targets(std::span<const int64_t> ids, int64_t* targets) const {
+  if (info().whole_clouds)
+    for (const int64_t id : ids) *targets++ = label(id);
+  else
+    fail("Dataset::read_targets", info().name, " has a target for each point, expected read_cloud or a Loader");
 }
 
 }  // namespace lockstep::data

@@ -20,24 +20,36 @@ void join(const std::vector<Voxels>& clouds, int64_t channels, Batch& batch) {
   for (const Voxels& voxels : clouds) rows += voxels.labels.size(0);
   batch.coordinates = at::empty({rows, 4}, at::kInt);
   batch.inputs = at::empty({rows, channels}, at::kFloat);
-  batch.targets = at::empty({rows}, at::kLong);
   auto* places = batch.coordinates.mutable_data_ptr<int32_t>();
   auto* features = batch.inputs.mutable_data_ptr<float>();
-  auto* labels = batch.targets.mutable_data_ptr<int64_t>();
-  int64_t labelled = 0;
   for (size_t number = 0; number < clouds.size(); ++number) {
     const int64_t size = clouds[number].labels.size(0);
     const auto* place = clouds[number].coordinates.const_data_ptr<int32_t>();
-    const auto* label = clouds[number].labels.const_data_ptr<int64_t>();
     for (int64_t row = 0; row < size; ++row, place += 3) {
       *places++ = static_cast<int32_t>(number);
       places = std::copy_n(place, 3, places);
     }
     features = std::copy_n(clouds[number].features.const_data_ptr<float>(), size * channels, features);
-    labels = std::copy_n(label, size, labels);
-    labelled += std::count_if(label, label + size, [](int64_t one) { return one >= 0; });
   }
-  batch.weight = static_cast<double>(labelled);
+}
+
+/// The classes of all voxels.
+std::vector<int64_t> labels_of_voxels(const std::vector<Voxels>& clouds) {
+  std::vector<int64_t> labels;
+  for (const Voxels& voxels : clouds) {
+    const auto* label = voxels.labels.const_data_ptr<int64_t>();
+    labels.insert(labels.end(), label, label + voxels.labels.size(0));
+  }
+  return labels;
+}
+
+/// The classes of whole clouds; those without points have no row in what a network gives, and so no label.
+std::vector<int64_t> labels_of_clouds(const std::vector<Voxels>& clouds, const std::vector<int64_t>& ids,
+                                      const CloudDataset& dataset) {
+  std::vector<int64_t> labels;
+  for (size_t number = 0; number < clouds.size(); ++number)
+    if (clouds[number].labels.size(0) > 0) labels.push_back(dataset.label(ids[number]));
+  return labels;
 }
 
 }  // namespace
@@ -75,6 +87,10 @@ Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scr
     clouds.push_back(voxelise(cloud, dataset_->info().voxel));
   }
   join(clouds, dataset_->info().input_numel(), batch);
+  const auto labels =
+      dataset_->info().whole_clouds ? labels_of_clouds(clouds, ids, *dataset_) : labels_of_voxels(clouds);
+  batch.targets = at::tensor(labels, at::kLong);
+  batch.weight = static_cast<double>(std::ranges::count_if(labels, [](int64_t one) { return one >= 0; }));
   batch.ids = at::tensor(ids, at::kLong);
   batch.count = static_cast<int64_t>(ids.size());
   return batch;

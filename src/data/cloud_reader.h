@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "data/share_reader.h"
 #include "lockstep/data/cloud.h"

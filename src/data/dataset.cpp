@@ -41,6 +41,7 @@ class CloudPrefix : public CloudDataset {
   CloudPrefix(std::shared_ptr<const CloudDataset> whole, DatasetInfo info)
       : CloudDataset(std::move(info)), whole_(std::move(whole)) {}
   int64_t cost(int64_t id) const override { return whole_->cost(id); }
+  int64_t label(int64_t id) const override { return whole_->label(id); }
 
  protected:
   Cloud measure(int64_t id) const override { return whole_->read_cloud(id); }

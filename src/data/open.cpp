@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <string>
 
@@ -12,7 +13,8 @@ namespace {
 constexpr const char* kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kExpected =
     ", expected fashion-mnist[:FOLDER], mnist:FOLDER, cifar10:FOLDER, images:FOLDER, tensors:FILE.pt, "
-    "synthetic:SHAPE:CLASSES:COUNT, rooms[:SCENES[:METRES]], or a folder or file of one of these kinds";
+    "synthetic:SHAPE:CLASSES:COUNT, rooms[:SCENES[:METRES]], scannet:FOLDER, s3dis:FOLDER[:AREA], kitti:FOLDER, "
+    "nuscenes:FOLDER, modelnet40:FOLDER[:POINTS], or a folder or file of one of the kinds before rooms";
 
 /// MNIST and Fashion-MNIST have the same files; only the folder's name can tell which it is.
 std::string name_by_folder(const fs::path& folder) {
@@ -42,7 +44,8 @@ DatasetPointer open_path(const fs::path& path, Split split, const DatasetOptions
 }  // namespace
 
 bool names_clouds(std::string_view spec) {
-  return spec == "rooms" || spec.starts_with("rooms:");
+  constexpr std::array kinds{"rooms", "scannet", "s3dis", "kitti", "nuscenes", "modelnet40"};
+  return std::ranges::count(kinds, spec.substr(0, spec.find(':'))) > 0;
 }
 
 std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options) {
@@ -60,6 +63,11 @@ std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, 
     if (kind == "tensors") return open_tensors(rest, split);
     if (kind == "synthetic") return open_synthetic(rest, split, options);
     if (kind == "rooms") return open_rooms(rest, split, options);
+    if (kind == "scannet") return open_scannet(rest, split, options);
+    if (kind == "s3dis") return open_s3dis(rest, split, options);
+    if (kind == "kitti") return open_semantic_kitti(rest, split, options);
+    if (kind == "nuscenes") return open_nuscenes(rest, split, options);
+    if (kind == "modelnet40") return open_modelnet(rest, split, options);
   }
   const bool is_path = spec.find('/') != std::string_view::npos || spec.ends_with(".pt");
   fail("open_dataset", "got '", spec, is_path ? "', which is not there" : "'", kExpected);

@@ -1,70 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // A header of lines, then the rows of each element, one after another: bytes, or words of text.
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <sstream>
 
+#include "data/byte_cursor.h"
 #include "data/file.h"
 #include "data/ply_types.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::data {
 namespace {
 
-/// The bytes of a file and a place in them.
-class Cursor {
- public:
-  Cursor(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
-
-  size_t left() const { return bytes_.size() - at_; }
-
-  template <class... Parts>
-  [[noreturn]] void wrong(const Parts&... parts) const {
-    lockstep::fail("read_ply", name_, ", offset ", begin_, ": ", parts...);
-  }
-
-  /// Up to the end of the line, without it.
-  std::string line() {
-    begin_ = at_;
-    const auto rest = bytes_.subspan(at_);
-    const auto end = std::ranges::find(rest, uint8_t{'\n'});
-    if (end == rest.end()) wrong("the header ends without end_header");
-    std::string out(rest.begin(), end);
-    at_ += out.size() + 1;
-    if (out.ends_with('\r')) out.pop_back();
-    return out;
-  }
-
-  /// The next word of text.
-  std::string_view word() {
-    const auto is_space = [](uint8_t c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-    while (at_ < bytes_.size() && is_space(bytes_[at_])) ++at_;
-    begin_ = at_;
-    while (at_ < bytes_.size() && !is_space(bytes_[at_])) ++at_;
-    if (begin_ == at_) wrong("the file ends before its last row");
-    return {reinterpret_cast<const char*>(bytes_.data()) + begin_, at_ - begin_};
-  }
-
-  /// The next value, byte by byte from the end where `reversed`.
-  template <class Value>
-  Value take(bool reversed) {
-    begin_ = at_;
-    if (left() < sizeof(Value)) wrong("the file ends before its last row");
-    std::array<uint8_t, sizeof(Value)> raw;
-    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at_), sizeof(Value), raw.begin());
-    at_ += sizeof(Value);
-    if (reversed) std::ranges::reverse(raw);
-    return std::bit_cast<Value>(raw);
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  const std::string& name_;
-  size_t at_ = 0;
-  size_t begin_ = 0;  // of what was read last, for messages
-};
+std::string header_line(ByteCursor& at) {
+  auto line = at.line();
+  if (!line) at.wrong("the header ends without end_header");
+  return *std::move(line);
+}
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream stream(line);
@@ -73,19 +25,19 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-PlyType type_named(const std::string& name, const Cursor& at) {
+PlyType type_named(const std::string& name, const ByteCursor& at) {
   for (const PlyTypeName& one : kPlyTypes)
     if (name == one.name || name == one.new_name) return one.type;
   at.wrong("'", name, "' is no type, expected char, uchar, short, ushort, int, uint, float or double");
 }
 
-PlyFormat format_of(const std::vector<std::string>& words, const Cursor& at) {
+PlyFormat format_of(const std::vector<std::string>& words, const ByteCursor& at) {
   for (const auto& [format, name] : kPlyFormats)
     if (words.size() == 3 && words[1] == name && words[2] == "1.0") return format;
   at.wrong("expected 'format ascii 1.0', 'format binary_little_endian 1.0' or 'format binary_big_endian 1.0'");
 }
 
-PlyElement element_of(const std::vector<std::string>& words, const Cursor& at) {
+PlyElement element_of(const std::vector<std::string>& words, const ByteCursor& at) {
   PlyElement element;
   if (words.size() == 3) {
     element.name = words[1];
@@ -96,7 +48,7 @@ PlyElement element_of(const std::vector<std::string>& words, const Cursor& at) {
   at.wrong("expected 'element NAME ROWS'");
 }
 
-PlyColumn column_of(const std::vector<std::string>& words, const Cursor& at) {
+PlyColumn column_of(const std::vector<std::string>& words, const ByteCursor& at) {
   PlyColumn column;
   const bool list = words.size() == 5 && words[1] == "list";
   if (!list && words.size() != 3) at.wrong("expected 'property TYPE NAME' or 'property list TYPE TYPE NAME'");
@@ -109,12 +61,12 @@ PlyColumn column_of(const std::vector<std::string>& words, const Cursor& at) {
   return column;
 }
 
-Ply read_header(Cursor& at) {
-  if (at.left() < 4 || at.line() != "ply") at.wrong("this is no PLY file, expected it to begin with 'ply'");
+Ply read_header(ByteCursor& at) {
+  if (at.left() < 4 || header_line(at) != "ply") at.wrong("this is no PLY file, expected it to begin with 'ply'");
   Ply ply;
   bool has_format = false;
   for (;;) {
-    const std::string line = at.line();
+    const std::string line = header_line(at);
     const auto words = words_of(line);
     if (words.empty()) continue;
     const std::string& key = words[0];
@@ -140,19 +92,11 @@ Ply read_header(Cursor& at) {
   return ply;
 }
 
-double number_in(std::string_view word, const Cursor& at) {
-  double value = 0;
-  if (word.starts_with('+')) word.remove_prefix(1);
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error == std::errc() && end == word.data() + word.size()) return value;
-  at.wrong("'", word.substr(0, 40), "' is no number");
-}
-
 /// A word as a value of this type, or the bytes of one.
-double read_value(Cursor& at, PlyType type, PlyFormat format) {
+double read_value(ByteCursor& at, PlyType type, PlyFormat format) {
   return with_type(type, [&]<class Value>(Value) -> double {
     if (format != PlyFormat::ascii) return static_cast<double>(at.take<Value>(format == PlyFormat::big_endian));
-    const double value = number_in(at.word(), at);
+    const double value = at.number();
     if constexpr (std::is_integral_v<Value>) {
       const bool fits = value >= std::numeric_limits<Value>::min() && value <= std::numeric_limits<Value>::max();
       if (!fits || value != std::trunc(value)) at.wrong(value, " is no ", facts_of(type).name);
@@ -163,7 +107,7 @@ double read_value(Cursor& at, PlyType type, PlyFormat format) {
   });
 }
 
-void read_cell(Cursor& at, PlyColumn& column, PlyFormat format) {
+void read_cell(ByteCursor& at, PlyColumn& column, PlyFormat format) {
   double length = 1;
   if (column.count_type) {
     length = read_value(at, *column.count_type, format);
@@ -184,7 +128,7 @@ size_t smallest_row(const PlyElement& element, PlyFormat format) {
   return bytes;
 }
 
-void read_rows(Cursor& at, PlyElement& element, PlyFormat format) {
+void read_rows(ByteCursor& at, PlyElement& element, PlyFormat format) {
   const size_t row = smallest_row(element, format);
   if (row == 0 && element.rows > 0) at.wrong("element ", element.name, " has ", element.rows, " rows of nothing");
   if (row > 0 && static_cast<uint64_t>(element.rows) > (at.left() + 1) / row)
@@ -197,7 +141,7 @@ void read_rows(Cursor& at, PlyElement& element, PlyFormat format) {
 }  // namespace
 
 Ply parse_ply(std::span<const uint8_t> bytes, const std::string& name) {
-  Cursor at(bytes, name);
+  ByteCursor at("read_ply", bytes, name);
   Ply ply = read_header(at);
   for (PlyElement& element : ply.elements) read_rows(at, element, ply.format);
   return ply;

@@ -29,6 +29,15 @@ DatasetPointer open_tensors(const fs::path& file, Split split);
 /// "", "SCENES" or "SCENES:METRES"
 DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptions& options);
 
+/// Published data sets of clouds; docs/point_clouds.md has their layouts.
+DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOptions& options);
+/// "PATH" or "PATH:AREA", the one for validation
+DatasetPointer open_s3dis(std::string_view spec, Split split, const DatasetOptions& options);
+DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const DatasetOptions& options);
+DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOptions& options);
+/// "PATH" or "PATH:POINTS"
+DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOptions& options);
+
 /// "SHAPE:CLASSES:COUNT"
 DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetOptions& options);
 

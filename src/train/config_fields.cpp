@@ -26,7 +26,8 @@ void add_data(std::vector<Field>& out, Config& c) {
   out.push_back({"data",
                  kData,
                  "fashion-mnist, mnist:FOLDER, cifar10:FOLDER, images:FOLDER, tensors:FILE.pt, "
-                 "synthetic:SHAPE:CLASSES:EXAMPLES, rooms[:SCENES[:METRES]], or a folder",
+                 "synthetic:SHAPE:CLASSES:EXAMPLES, rooms[:SCENES[:METRES]], scannet:FOLDER, s3dis:FOLDER[:AREA], "
+                 "kitti:FOLDER, nuscenes:FOLDER, modelnet40:FOLDER[:POINTS], or a folder",
                  true,
                  {},
                  &c.data});

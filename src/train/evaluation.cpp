@@ -83,7 +83,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
   if (!options_.confusion) return out;
   const auto counts = sums.narrow(0, kSlots, classes * classes);
   out.confusion = counts.to(at::kLong).view({classes, classes});
-  if (loader_->dataset().info().voxel > 0) {
+  if (loader_->dataset().info().segments()) {
     data::MeanIoU iou(classes);
     iou.merge(counts.unsqueeze(0));
     out.mean_iou = iou.value();

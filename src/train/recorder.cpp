@@ -61,7 +61,8 @@ std::string line_of(const EpochReport& report) {
 report::ProgressOptions progress_options(const Plan& plan) {
   const auto& info = plan.task.train->info();
   return {.style = plan.config.quiet ? report::ProgressStyle::quiet : report::ProgressStyle::automatic,
-          .unit = info.voxel > 0                 ? "voxels"
+          .unit = info.segments()                ? "voxels"
+                  : info.whole_clouds            ? "clouds"
                   : info.input_shape.size() == 3 ? "images"
                                                  : "examples"};
 }

@@ -44,7 +44,7 @@ std::vector<std::string> names() {
   const Registry registry = builtin();
   std::vector<std::string> all;
   for (const Entry& entry : registry.entries())
-    if (!entry.name.starts_with("minkunet")) all.push_back(entry.name);
+    if (!entry.name.starts_with("mink") && entry.name != "voxel_linear") all.push_back(entry.name);
   return all;
 }
 

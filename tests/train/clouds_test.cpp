@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/published_clouds.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/cloud.h"
 #include "lockstep/models/sparse/minkunet.h"
@@ -130,6 +131,66 @@ TEST(CloudTraining, LearnsTheLargeClassesInAFewSteps) {
   const Outcome outcome = train(recipe);
   EXPECT_GT(outcome.last.train_accuracy, 0.75);
   EXPECT_LT(outcome.last.train_loss, 0.9);
+}
+
+TEST(CloudTraining, TakesPublishedData) {
+  const TemporaryFolder folder;
+  data::published::scannet(folder.file("scannet"));
+  data::published::s3dis(folder.file("s3dis"));
+  data::published::kitti(folder.file("kitti"));
+  data::published::nuscenes(folder.file("nuscenes"));
+  for (const std::string kind : {"scannet", "s3dis", "kitti", "nuscenes"}) {
+    SCOPED_TRACE(kind);
+    Config recipe = config();
+    recipe.data = kind + ":" + folder.file(kind);
+    recipe.replicas = 1;
+    recipe.augment = "turn,flip";
+    const Outcome outcome = train(recipe);
+    EXPECT_GT(outcome.last.examples, 0);
+    EXPECT_TRUE(std::isfinite(outcome.last.train_loss));
+    EXPECT_EQ(outcome.last.test->class_iou.size(), make_task(recipe).train->info().classes);
+  }
+}
+
+/// Classes of whole clouds; the second batch has one cloud, so a replica without any.
+TEST(CloudTraining, ClassifiesWholeClouds) {
+  const TemporaryFolder folder;
+  data::published::modelnet(folder.file("modelnet"));
+  Config recipe = config();
+  recipe.model = "minkresnet14";
+  recipe.data = "modelnet40:" + folder.file("modelnet") + ":400";
+  recipe.voxel = 0.1;
+  recipe.augment = "turn,scale:0.1";
+  recipe.batch = recipe.replicas = 2;
+  recipe.epochs = 8;
+  recipe.lr = 0.01;
+  const Outcome outcome = train(recipe);
+  EXPECT_EQ(outcome.last.examples, 3);
+  EXPECT_EQ(outcome.last.test->examples, 2);
+  EXPECT_TRUE(outcome.last.test->class_iou.empty());
+  EXPECT_EQ(outcome.last.test->confusion.sum().item<int64_t>(), 2);
+  EXPECT_EQ(outcome.last.train_accuracy, 1);
+  recipe.devices = "cpu:1";
+  EXPECT_EQ(train(recipe).hash, outcome.hash);
+  recipe.augment = "none";
+  recipe.model = "minkunet14a";
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("expected logits of sizes [N, classes, ...]")));
+}
+
+/// What colours alone tell: the baseline beside the networks.
+TEST(CloudTraining, HasALinearModelOfEachVoxel) {
+  Config recipe = config();
+  recipe.model = "voxel_linear";
+  recipe.augment = "none";
+  recipe.epochs = 20;
+  recipe.lr = 0.5;
+  recipe.check_data = false;
+  recipe.evaluate_every = 0;
+  const Outcome outcome = train(recipe);
+  EXPECT_EQ(outcome.weights.size(), 2);
+  EXPECT_EQ(outcome.weights.at("linear.weight").sizes(), at::IntArrayRef({8, 3}));
+  EXPECT_GT(outcome.last.train_accuracy, 0.2);
+  EXPECT_LT(outcome.last.train_accuracy, 0.75);  // what a network has after twelve epochs
 }
 
 TEST(CloudTraining, TellsNetworksAndDataApart) {

@@ -49,14 +49,16 @@ void check_for_clouds(const Transforms& transforms);
 /// nothing else. Where there are fewer examples than shares some are empty.
 std::vector<std::vector<int64_t>> balanced_shares(std::span<const int64_t> costs, int64_t shares);
 
-/// Scenes by number; info() has the side of a voxel, the channels of a point as input_shape, one target a point.
-/// read(), which is for examples of one size, throws Error; a Loader reads clouds by itself.
+/// Scenes by number; info() has the side of a voxel, the channels of a point as input_shape, one target a point, or
+/// one a cloud. read(), which is for examples of one size, throws Error; a Loader reads clouds by itself.
 class CloudDataset : public Dataset {
  public:
   /// As measured. Throws Error as Dataset::read does.
   Cloud read_cloud(int64_t id) const;
   /// About how many voxels it will have: known without reading it, the same for all who ask. At least 1.
   virtual int64_t cost(int64_t id) const = 0;
+  /// The class of the whole cloud, where info().whole_clouds.
+  virtual int64_t label(int64_t /*id*/) const { return -100; }
   /// Throws Error: what is done to features belongs to the data set.
   Normalization normalization() const override;
 

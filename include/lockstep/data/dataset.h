@@ -31,7 +31,11 @@ struct DatasetInfo {
   std::vector<std::string> class_names{};
   /// Examples are clouds of points (cloud.h), seen on a grid with voxels of this side in metres; 0: they are not.
   double voxel = 0;
+  /// Of clouds: a class is of a whole cloud, not of each of its points.
+  bool whole_clouds = false;
 
+  /// Examples are clouds whose points have a class each.
+  bool segments() const { return voxel > 0 && !whole_clouds; }
   int64_t input_numel() const;
   int64_t target_numel() const;
 };
@@ -122,7 +126,12 @@ struct DatasetOptions {
 ///   `synthetic:1x28x28:10:60000`  shape, classes, examples: the mean of a class and noise, keyed by the options' seed
 ///   `rooms`, `rooms:SCENES`, `rooms:SCENES:METRES`   clouds of synthetic rooms, whose sides have about this length,
 ///   keyed by the options' seed: floor, ceiling, walls, furniture, as a scanner sees them from a few places
-///   a folder or a .pt file     one of the above, recognised by what it holds
+///   `scannet:FOLDER`           ScanNet v2: scans/SCENE/SCENE_vh_clean_2.ply and .labels.ply; 20 classes
+///   `s3dis:FOLDER`, `s3dis:FOLDER:AREA`   Area_1 to Area_6, of which one (5) is for validation; 13 classes
+///   `kitti:FOLDER`             SemanticKITTI: sequences/NN/velodyne and labels, 08 for validation; 19 classes
+///   `nuscenes:FOLDER`          with lidarseg and the tables of v1.0-trainval or v1.0-mini; 16 classes
+///   `modelnet40:FOLDER`, `modelnet40:FOLDER:POINTS`   CLASS/[train|test]/*.off; a class a cloud; so many points, 2048
+///   a folder or a .pt file     one of those above rooms, recognised by what it holds
 /// Throws Error that names the file, the offset, what was got, what was expected and what can be done, when it names
 /// nothing, or files are missing, truncated, corrupt, or have labels out of range.
 std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options = {});

@@ -38,12 +38,14 @@ struct Cursor {
 
 /// One replica's share of one global batch. With n rows:
 struct Batch {
-  at::Tensor ids;            ///< [n] int64; -1 in rows that don't count
-  at::Tensor inputs;         ///< [n, C, H, W] float32; of clouds [m, C], the features of all their m voxels
-  at::Tensor targets;        ///< [n, ...] int64; -100, which PyTorch's losses ignore, in rows that don't count; or [m]
+  at::Tensor ids;     ///< [n] int64; -1 in rows that don't count
+  at::Tensor inputs;  ///< [n, C, H, W] float32; of clouds [m, C], the features of all their m voxels
+  /// [n, ...] int64; -100, which PyTorch's losses ignore, in rows that don't count. Of clouds [m], or where the class
+  /// is of the whole one for each cloud that has voxels.
+  at::Tensor targets;
   at::Tensor coordinates{};  ///< of clouds: [m, 4] int32, the number of the cloud in this share, then its voxel's place
   int64_t count = 0;         ///< rows that count, the first ones; n except with Tail::pad
-  double weight = 0;         ///< of this share in means over all: `count`, or how many voxels have a class
+  double weight = 0;         ///< of this share in means over all: `count`, or how many voxels, or clouds, have a class
   int64_t global_count = 0;  ///< of all replicas' shares together
   Cursor at;                 ///< where it lies: epoch, and step in the epoch
   Cursor next;               ///< the place after it, to resume from

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelNet: a folder a class, in it train and test with OFF meshes. Points are strewn over a mesh evenly by area; their
+// mean becomes the origin, and the farthest lies at a distance of 1. Each has the feature 1: shape is all there is.
+#include <algorithm>
+#include <cmath>
+
+#include "data/byte_cursor.h"
+#include "data/readers.h"
+#include "data/scene_files.h"
+#include "lockstep/core/random.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int64_t kUsualPoints = 2048, kMostPoints = 10'000'000;
+constexpr uint64_t kStream = 0x6D6F64656C;  // "model"
+
+using Vertex = std::array<double, 3>;
+
+struct Mesh {
+  std::vector<Vertex> vertices;
+  std::vector<std::array<int64_t, 3>> triangles;
+};
+
+/// A whole number of these bounds.
+int64_t count_in(ByteCursor& at, double least, double most, const char* what) {
+  const double value = at.number();
+  if (!(value >= least && value <= most) || value != std::trunc(value))
+    at.wrong(what, " is ", value, ", expected a whole number from ", least, " to ", std::floor(most));
+  return static_cast<int64_t>(value);
+}
+
+/// "OFF", numbers of vertices, faces and edges, the vertices, the faces. Many of ModelNet40's files lack the end of the
+/// first line: "OFF490 518 0".
+Mesh read_off(const fs::path& file) {
+  auto bytes = read_file(file);
+  const std::string name = file.string();
+  if (bytes.size() < 3 || !std::ranges::equal(std::span(bytes).first(3), std::string_view("OFF")))
+    fail("open_dataset", name, ", offset 0: this is no OFF file, expected it to begin with 'OFF'");
+  std::ranges::fill(std::span(bytes).first(3), uint8_t{' '});
+  ByteCursor at("open_dataset", bytes, name);
+  const auto most = static_cast<double>(bytes.size());  // of what takes a byte at least
+  const int64_t vertices = count_in(at, 1, most / 6, "the number of vertices");
+  const int64_t faces = count_in(at, 1, most / 8, "the number of faces");
+  count_in(at, 0, 1e12, "the number of edges");
+  Mesh mesh;
+  mesh.vertices.resize(vertices);
+  for (Vertex& vertex : mesh.vertices)
+    for (double& value : vertex) {
+      value = at.number();
+      if (!std::isfinite(value)) at.wrong("a vertex has the coordinate ", value, ", expected a finite one");
+    }
+  for (int64_t i = 0; i < faces; ++i) {
+    const int64_t corners = count_in(at, 3, most / 2, "the number of a face's corners");
+    const auto corner = [&] { return count_in(at, 0, static_cast<double>(vertices - 1), "a corner of a face"); };
+    const int64_t first = corner();
+    for (int64_t previous = corner(), left = corners - 2; left > 0; --left) {
+      const int64_t next = corner();
+      mesh.triangles.push_back({first, previous, next});
+      previous = next;
+    }
+  }
+  if (!at.at_end()) at.number(), at.wrong("there is more behind the last face, expected the end of the file");
+  return mesh;
+}
+
+Vertex minus(const Vertex& a, const Vertex& b) {
+  return {a[0] - b[0], a[1] - b[1], a[2] - b[2]};
+}
+
+double length(const Vertex& v) {
+  return std::sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
+}
+
+double area(const Mesh& mesh, const std::array<int64_t, 3>& triangle) {
+  const Vertex a = minus(mesh.vertices[triangle[1]], mesh.vertices[triangle[0]]),
+               b = minus(mesh.vertices[triangle[2]], mesh.vertices[triangle[0]]);
+  return length({a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}) / 2;
+}
+
+std::vector<Vertex> strew(const Mesh& mesh, const fs::path& file, int64_t count, RandomKey key) {
+  std::vector<double> ends;  // of the triangles, laid one after another by area
+  double sum = 0;
+  for (const auto& triangle : mesh.triangles) ends.push_back(sum += area(mesh, triangle));
+  require(sum > 0 && std::isfinite(sum), "open_dataset", file.string(), ": the mesh has the area ", sum,
+          ", expected it above 0");
+  std::vector<Vertex> points;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto end = std::ranges::upper_bound(ends, sum * uniform(key, 3 * i));
+    const auto& [a, b, c] = mesh.triangles[std::min<std::ptrdiff_t>(end - ends.begin(), std::ssize(ends) - 1)];
+    const double root = std::sqrt(uniform(key, 3 * i + 1)), v = uniform(key, 3 * i + 2);
+    Vertex point;
+    for (size_t axis = 0; axis < 3; ++axis)
+      point[axis] = (1 - root) * mesh.vertices[a][axis] + root * (1 - v) * mesh.vertices[b][axis] +
+                    root * v * mesh.vertices[c][axis];
+    points.push_back(point);
+  }
+  return points;
+}
+
+Cloud to_unit_sphere(std::vector<Vertex> points) {
+  Vertex mean{};
+  for (const Vertex& point : points)
+    for (size_t axis = 0; axis < 3; ++axis) mean[axis] += point[axis] / static_cast<double>(points.size());
+  double radius = 0;
+  for (Vertex& point : points) radius = std::max(radius, length(point = minus(point, mean)));
+  Cloud cloud{.channels = 1};
+  for (const Vertex& point : points) {
+    Point out;
+    for (size_t axis = 0; axis < 3; ++axis) out[axis] = static_cast<float>(radius > 0 ? point[axis] / radius : 0);
+    cloud.points.push_back(out);
+  }
+  cloud.features.assign(cloud.points.size(), 1.0F);
+  return cloud;
+}
+
+}  // namespace
+
+DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOptions& options) {
+  const auto [path, points] = path_and_number(spec, kUsualPoints);
+  require_folder(path);
+  require(1 <= points && points <= kMostPoints, "open_dataset", "there are ", points,
+          " points a mesh, expected modelnet40:FOLDER:POINTS with 1 to ", kMostPoints);
+  DatasetInfo info{.name = "modelnet40", .input_shape = {1}, .voxel = options.voxel, .whole_clouds = true};
+  std::vector<SceneFiles> scenes;
+  for (const fs::path& folder : sorted_folders(path)) {
+    require_folder(folder / to_string(split));
+    for (const fs::path& file : sorted_files(folder / to_string(split))) {
+      if (file.extension() != ".off") continue;
+      scenes.push_back({{file}, points, std::ssize(info.class_names)});
+    }
+    info.class_names.push_back(folder.filename().string());
+  }
+  require(!scenes.empty(), "open_dataset", path.string(), " has no meshes for ", to_string(split), ", expected CLASS/",
+          to_string(split), "/*.off");
+  info.classes = std::ssize(info.class_names);
+  const RandomKey key = RandomKey{options.seed, kStream}.fold(static_cast<uint64_t>(split));
+  const auto read = [key, points = points](int64_t id, std::span<const fs::path> files) {
+    return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
+  };
+  return make_scenes(std::move(info), std::move(scenes), read);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/scene_files.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "data/byte_cursor.h"
+
+namespace lockstep::data {
+namespace {
+
+class Scenes : public CloudDataset {
+ public:
+  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read)
+      : CloudDataset(std::move(info)), scenes_(std::move(scenes)), read_(std::move(read)) {}
+  int64_t cost(int64_t id) const override { return 1 + scenes_[id].points; }
+  int64_t label(int64_t id) const override { return scenes_[id].label; }
+
+ protected:
+  Cloud measure(int64_t id) const override { return read_(id, scenes_[id].files); }
+
+ private:
+  std::vector<SceneFiles> scenes_;
+  ReadScene read_;
+};
+
+/// As many rows of so many bytes as the file has.
+int64_t rows_in(const std::vector<uint8_t>& bytes, size_t row, const fs::path& file) {
+  const size_t rest = bytes.size() % row;
+  require(rest == 0, "open_dataset", file.string(), ", offset ", bytes.size() - rest, ": the file ends with ", rest,
+          " bytes, expected ", row, " bytes a point; it is truncated, copy or download it again");
+  return static_cast<int64_t>(bytes.size() / row);
+}
+
+}  // namespace
+
+std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read) {
+  info.size = static_cast<int64_t>(scenes.size());
+  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read));
+}
+
+fs::path require_file(fs::path file, const char* what) {
+  std::error_code ignored;
+  require(fs::is_regular_file(file, ignored), "open_dataset", file.string(), " is not there, expected ", what);
+  return file;
+}
+
+int64_t points_in(const fs::path& file, int64_t bytes_a_point) {
+  std::error_code ignored;
+  return static_cast<int64_t>(fs::file_size(file, ignored)) / bytes_a_point;
+}
+
+std::pair<fs::path, int64_t> path_and_number(std::string_view spec, int64_t otherwise) {
+  const size_t colon = spec.rfind(':');
+  if (colon == std::string_view::npos) return {spec, otherwise};
+  const std::string_view digits = spec.substr(colon + 1);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size()) return {spec, otherwise};
+  return {spec.substr(0, colon), number};
+}
+
+Cloud read_scan(std::span<const fs::path> points_and_labels, const ScanFormat& format) {
+  const fs::path &file = points_and_labels[0], &label_file = points_and_labels[1];
+  const auto bytes = read_file(file), label_bytes = read_file(label_file);
+  const int64_t points = rows_in(bytes, format.floats * sizeof(float), file);
+  const int64_t labels = rows_in(label_bytes, format.label_bytes, label_file);
+  require(labels == points, "open_dataset", label_file.string(), ", offset ", label_bytes.size(), ": it has ", labels,
+          " labels, expected ", points, ", one for each point of ", file.string());
+  const std::string name = file.string(), label_name = label_file.string();
+  ByteCursor at("open_dataset", bytes, name), label_at("open_dataset", label_bytes, label_name);
+  Cloud cloud{.channels = 1};
+  for (int64_t i = 0; i < points; ++i) {
+    Point point;
+    for (float& value : point) {
+      value = at.take<float>();
+      if (!std::isfinite(value)) at.wrong("point ", i, " has the coordinate ", value, ", expected a finite one");
+    }
+    const auto reflectance = at.take<float>();
+    if (!std::isfinite(reflectance)) at.wrong("point ", i, " has the reflectance ", reflectance);
+    for (size_t other = 4; other < format.floats; ++other) at.take<float>();
+    const uint32_t label = format.label_bytes == 1 ? label_at.take<uint8_t>() : label_at.take<uint32_t>();
+    const auto known = format.class_of(label);
+    if (!known) label_at.wrong("point ", i, " has the label ", label, ", expected one of the data set's");
+    cloud.points.push_back(point);
+    cloud.features.push_back(reflectance / format.brightest);
+    cloud.labels.push_back(*known);
+  }
+  return cloud;
+}
+
+}  // namespace lockstep::data
