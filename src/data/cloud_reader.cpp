@@ -62,6 +62,9 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
       transforms_(options.transforms),
       key_{options.seed, kStream} {
   check_for_clouds(transforms_);
+  const auto mixes = [](const Transform& step) { return std::holds_alternative<RandomMix>(step); };
+  require(!dataset_->info().whole_clouds || std::ranges::none_of(transforms_.list(), mixes), "Loader",
+          "mix makes one of two scenes, and a cloud of ", dataset_->info().name, " has one class: leave mix out");
   require(options.tail != Tail::pad, "Loader", "the tail is pad, which is for examples of one size, and ",
           dataset_->info().name, " has clouds, expected exact or drop_last");
 }
@@ -69,10 +72,26 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
 std::vector<int64_t> CloudReader::ids_of(const Batch& batch, int64_t replica) const {
   std::vector<int64_t> ids(batch.global_count), costs, mine;
   order().fill(batch.at.epoch, batch.at.step * batch_, ids);
-  for (const int64_t id : ids) costs.push_back(dataset_->cost(id));
+  for (const int64_t id : ids) costs.push_back(cost(id, key_of(id, batch.at.epoch)));
   const auto shares = balanced_shares(costs, replicas_);
   for (const int64_t place : shares[replica]) mine.push_back(ids[place]);
   return mine;
+}
+
+int64_t CloudReader::cost(int64_t id, RandomKey key) const {
+  const auto other = mixed_in(transforms_, key, id, dataset_->size());
+  return dataset_->cost(id) + (other ? dataset_->cost(*other) : 0);
+}
+
+Cloud CloudReader::cloud(int64_t id) const {
+  return dataset_->read_cloud(id);
+}
+
+Voxels CloudReader::voxels(int64_t id, int64_t epoch) const {
+  Cloud scene = cloud(id);
+  transform(scene, transforms_, key_of(id, epoch),
+            {.id = id, .count = dataset_->size(), .read = [&](int64_t other) { return cloud(other); }});
+  return voxelise(scene, dataset_->info().voxel);
 }
 
 Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scratch*/) {
@@ -81,11 +100,7 @@ Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scr
   Batch batch = begin(index);
   const auto ids = ids_of(batch, replica);
   std::vector<Voxels> clouds;
-  for (const int64_t id : ids) {
-    Cloud cloud = dataset_->read_cloud(id);
-    transform(cloud, transforms_, key_.fold(batch.at.epoch).fold(id));
-    clouds.push_back(voxelise(cloud, dataset_->info().voxel));
-  }
+  for (const int64_t id : ids) clouds.push_back(voxels(id, batch.at.epoch));
   join(clouds, dataset_->info().input_numel(), batch);
   const auto labels =
       dataset_->info().whole_clouds ? labels_of_clouds(clouds, ids, *dataset_) : labels_of_voxels(clouds);

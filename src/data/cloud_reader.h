@@ -21,6 +21,12 @@ class CloudReader : public ShareReader {
  private:
   /// The ids of a replica's share, in the order of the batch.
   std::vector<int64_t> ids_of(const Batch& batch, int64_t replica) const;
+  /// What an example costs in an epoch, with the one that is mixed in.
+  int64_t cost(int64_t id, RandomKey key) const;
+  RandomKey key_of(int64_t id, int64_t epoch) const { return key_.fold(epoch).fold(id); }
+  /// As measured, and as voxels after all transforms.
+  Cloud cloud(int64_t id) const;
+  Voxels voxels(int64_t id, int64_t epoch) const;
 
   std::shared_ptr<const CloudDataset> dataset_;
   int64_t batch_, replicas_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/random.h"
@@ -54,10 +55,12 @@ void apply(Cloud& cloud, const RandomJitter& step, RandomKey key) {
     for (float& value : point) value += static_cast<float>(step.metres * normal(key, index++));
 }
 
-void apply(Cloud& cloud, const RandomDrop& step, RandomKey key) {
+/// In the order they are in, those for which keep(i).
+template <class Keep>
+void keep_points(Cloud& cloud, const Keep& keep) {
   int64_t kept = 0;
   for (int64_t i = 0; i < cloud.size(); ++i) {
-    if (bernoulli(key, static_cast<uint64_t>(i), step.part)) continue;
+    if (!keep(i)) continue;
     cloud.points[kept] = cloud.points[i];
     std::copy_n(cloud.features.begin() + i * cloud.channels, cloud.channels,
                 cloud.features.begin() + kept * cloud.channels);
@@ -67,6 +70,19 @@ void apply(Cloud& cloud, const RandomDrop& step, RandomKey key) {
   cloud.points.resize(kept);
   cloud.features.resize(kept * cloud.channels);
   if (!cloud.labels.empty()) cloud.labels.resize(kept);
+}
+
+void apply(Cloud& cloud, const RandomDrop& step, RandomKey key) {
+  keep_points(cloud, [&](int64_t i) { return !bernoulli(key, static_cast<uint64_t>(i), step.part); });
+}
+
+void apply(Cloud& cloud, const RandomWindow& step, RandomKey key) {
+  if (cloud.points.empty()) return;
+  const Point middle = cloud.points[below(key, 0, cloud.points.size())];
+  const auto inside = [&](int64_t i, size_t axis) {
+    return std::abs(static_cast<double>(cloud.points[i][axis]) - middle[axis]) <= step.metres / 2;
+  };
+  keep_points(cloud, [&](int64_t i) { return inside(i, 0) && inside(i, 1); });
 }
 
 /// Contrast and brightness of each channel, and a little noise of each value.
@@ -145,8 +161,36 @@ void apply(Cloud& cloud, const Custom& step, RandomKey key) {
   step.apply(cloud.features, shape, key);
 }
 
+/// The mean of the points, seen from above.
+std::array<double, 2> middle_of(const Cloud& cloud) {
+  std::array<double, 2> sum{};
+  for (const Point& point : cloud.points)
+    for (size_t axis = 0; axis < 2; ++axis) sum[axis] += point[axis];
+  for (double& value : sum) value /= static_cast<double>(cloud.points.size());
+  return sum;
+}
+
+void add(Cloud& cloud, const Cloud& other) {
+  if (other.points.empty()) return;
+  const auto to = cloud.points.empty() ? middle_of(other) : middle_of(cloud), from = middle_of(other);
+  for (Point point : other.points) {
+    for (size_t axis = 0; axis < 2; ++axis) point[axis] += static_cast<float>(to[axis] - from[axis]);
+    cloud.points.push_back(point);
+  }
+  cloud.features.insert(cloud.features.end(), other.features.begin(), other.features.end());
+  cloud.labels.insert(cloud.labels.end(), other.labels.begin(), other.labels.end());
+}
+
+/// Whether and which other scene: numbers 0 and 1 of the step's key. Its own transforms draw from what is folded of it.
+std::optional<int64_t> draw_other(const RandomMix& step, RandomKey key, int64_t id, int64_t count) {
+  if (count < 2 || !bernoulli(key, 0, step.probability)) return std::nullopt;
+  const auto other = static_cast<int64_t>(below(key, 1, static_cast<uint64_t>(count - 1)));
+  return other < id ? other : other + 1;
+}
+
 template <class Step>
-constexpr bool is_of_clouds = requires(Cloud& cloud, const Step& step, RandomKey key) {
+constexpr bool is_of_clouds = std::is_same_v<Step, RandomMix> ||
+                              requires(Cloud& cloud, const Step& step, RandomKey key) {
   apply(cloud, step, key);
 };
 
@@ -157,20 +201,41 @@ void check_for_clouds(const Transforms& transforms) {
     std::visit(
         [&]<class Step>(const Step& step) {
           require(is_of_clouds<Step>, "Transforms", "'", Transforms({step}).to_string(),
-                  "' is for images, expected of clouds turn, flip, scale, move, jitter, drop, chromatic, elastic");
+                  "' is for images, expected of clouds turn, flip, scale, move, jitter, drop, chromatic, elastic, "
+                  "window, mix");
         },
         one);
 }
 
-void transform(Cloud& cloud, const Transforms& transforms, RandomKey key) {
+std::optional<int64_t> mixed_in(const Transforms& transforms, RandomKey key, int64_t id, int64_t count) {
+  for (size_t place = 0; place < transforms.list().size(); ++place)
+    if (const auto* mix = std::get_if<RandomMix>(&transforms.list()[place]))
+      return draw_other(*mix, key.fold(place), id, count);
+  return std::nullopt;
+}
+
+void transform(Cloud& cloud, const Transforms& transforms, RandomKey key, const OtherScenes& others) {
   check_for_clouds(transforms);
-  uint64_t place = 0;
-  for (const Transform& one : transforms.list())
+  const auto& list = transforms.list();
+  for (size_t place = 0; place < list.size(); ++place) {
+    const RandomKey own = key.fold(place);
+    const auto mix = [&](const RandomMix& step) {
+      const auto id = draw_other(step, own, others.id, others.count);
+      if (!id) return;
+      Cloud other = others.read(*id);
+      const std::vector<Transform> before(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(place));
+      transform(other, before, own.fold(*id));
+      add(cloud, other);
+    };
     std::visit(
         [&]<class Step>(const Step& step) {
-          if constexpr (is_of_clouds<Step>) apply(cloud, step, key.fold(place++));
+          if constexpr (std::is_same_v<Step, RandomMix>)
+            mix(step);
+          else if constexpr (is_of_clouds<Step>)
+            apply(cloud, step, own);
         },
-        one);
+        list[place]);
+  }
 }
 
 }  // namespace lockstep::data

@@ -70,10 +70,10 @@ void erase(const Planes& at, RandomKey key, std::span<const float> black, float*
 bool is_for_clouds(const Transform& step) {
   return std::visit(
       []<class Step>(const Step&) {
-        return std::disjunction_v<std::is_same<Step, RandomTurn>, std::is_same<Step, RandomScale>,
-                                  std::is_same<Step, RandomMove>, std::is_same<Step, RandomJitter>,
-                                  std::is_same<Step, RandomDrop>, std::is_same<Step, Chromatic>,
-                                  std::is_same<Step, Elastic>>;
+        return std::disjunction_v<
+            std::is_same<Step, RandomTurn>, std::is_same<Step, RandomScale>, std::is_same<Step, RandomMove>,
+            std::is_same<Step, RandomJitter>, std::is_same<Step, RandomDrop>, std::is_same<Step, Chromatic>,
+            std::is_same<Step, Elastic>, std::is_same<Step, RandomWindow>, std::is_same<Step, RandomMix>>;
       },
       step);
 }

@@ -16,8 +16,7 @@ namespace {
 constexpr const char* kKnown =
     "crop:PIXELS, flip[:PROBABILITY], shift:PIXELS, erase[:PROBABILITY], normalize[:MEAN:...:DEVIATION:...] or, of "
     "clouds, flip[:PROBABILITY], turn[:DEGREES], scale:PART, move:METRES, jitter:METRES, drop:PART, "
-    "chromatic[:AMOUNT], "
-    "elastic:CELL:METRES";
+    "chromatic[:AMOUNT], elastic:CELL:METRES, window:METRES, mix[:PROBABILITY]";
 
 void check_probability(const char* name, double probability) {
   require(probability >= 0 && probability <= 1, "Transforms", name, " has the probability ", probability,
@@ -60,6 +59,11 @@ struct Check {
     require(step.cell > 0 && std::isfinite(step.cell), "Transforms", "elastic has cells of ", step.cell,
             " m, expected them above 0");
   }
+  void operator()(const RandomWindow& step) const {
+    require(step.metres > 0 && std::isfinite(step.metres), "Transforms", "window has a side of ", step.metres,
+            " m, expected it above 0");
+  }
+  void operator()(const RandomMix& step) const { check_probability("mix", step.probability); }
 };
 
 /// The shortest digits that read back as the same number.
@@ -91,6 +95,8 @@ struct Write {
   std::string operator()(const Elastic& step) const {
     return text("elastic:", digits(step.cell), ":", digits(step.metres));
   }
+  std::string operator()(const RandomWindow& step) const { return text("window:", digits(step.metres)); }
+  std::string operator()(const RandomMix& step) const { return text("mix:", digits(step.probability)); }
 };
 
 std::vector<std::string> split_at(std::string_view whole, char separator) {
@@ -134,6 +140,8 @@ Transform parse_step(const std::string& step) {
     if (name == "move" && has_value) return RandomMove{number_in<double>(words[1], step)};
     if (name == "jitter" && has_value) return RandomJitter{number_in<double>(words[1], step)};
     if (name == "drop" && has_value) return RandomDrop{number_in<double>(words[1], step)};
+    if (name == "window" && has_value) return RandomWindow{number_in<double>(words[1], step)};
+    if (name == "mix") return has_value ? RandomMix{number_in<double>(words[1], step)} : RandomMix{};
     if (name == "crop" && has_value) return RandomCrop{number_in<int64_t>(words[1], step)};
     if (name == "shift" && has_value) return RandomShift{number_in<int64_t>(words[1], step)};
     if (name == "flip") return has_value ? RandomFlip{number_in<double>(words[1], step)} : RandomFlip{};
@@ -146,9 +154,13 @@ Transform parse_step(const std::string& step) {
 
 Transforms::Transforms(std::vector<Transform> list) : list_(std::move(list)) {
   for (const Transform& step : list_) std::visit(Check{}, step);
-  const auto normalizing = [](const Transform& step) { return std::holds_alternative<Normalize>(step); };
-  require(std::ranges::count_if(list_, normalizing) <= 1, "Transforms", "got more than one normalize in '", to_string(),
-          "', expected one");
+  const auto check_once = [&]<class Step>(const Step& /*of this kind*/, const char* name) {
+    const auto is_it = [](const Transform& step) { return std::holds_alternative<Step>(step); };
+    require(std::ranges::count_if(list_, is_it) <= 1, "Transforms", "got more than one ", name, " in '", to_string(),
+            "', expected one");
+  };
+  check_once(Normalize{}, "normalize");
+  check_once(RandomMix{}, "mix");
 }
 
 Transforms Transforms::parse(std::string_view text) {

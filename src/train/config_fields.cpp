@@ -35,7 +35,7 @@ void add_data(std::vector<Field>& out, Config& c) {
       {"augment",
        kData,
        "What is done to examples: crop:4,flip,shift:2,erase,normalize; to clouds turn,flip,scale:0.1,move:0.5,"
-       "jitter:0.005,drop:0.1,chromatic,elastic:0.4:0.05",
+       "jitter:0.005,drop:0.1,chromatic,elastic:0.4:0.05,window:4,mix",
        true,
        {},
        &c.augment});

@@ -11,8 +11,8 @@
 #include <numeric>
 #include <set>
 
+#include "data/clouds.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/random.h"
 #include "lockstep/data/loader.h"
 
 namespace lockstep::data {
@@ -20,20 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-Cloud random_cloud(int64_t points, uint64_t seed) {
-  const RandomKey key{seed};
-  Cloud cloud{.channels = 2};
-  for (int64_t i = 0; i < points; ++i) {
-    Point point;
-    for (size_t axis = 0; axis < 3; ++axis) point[axis] = static_cast<float>(4 * uniform(key.fold(axis), i) - 2);
-    cloud.points.push_back(point);
-    for (uint64_t c = 0; c < 2; ++c) cloud.features.push_back(uniform_float(key.fold(3 + c), i));
-    cloud.labels.push_back(static_cast<int64_t>(below(key.fold(5), i, 4)) - (below(key.fold(6), i, 9) == 0 ? 104 : 0));
-    if (cloud.labels.back() < 0) cloud.labels.back() = -100;
-  }
-  return cloud;
-}
 
 /// A map from voxels to their points, and counts of labels one by one.
 TEST(Voxelise, GivesMeansAndTheCommonestLabelOfEachVoxel) {
@@ -84,107 +70,6 @@ TEST(Voxelise, SaysWhatIsWrongWithACloud) {
   cloud.points[3][1] = 0;
   cloud.features.pop_back();
   EXPECT_THAT([&] { voxelise(cloud, 1); }, ThrowsMessage<Error>(HasSubstr("5 points have 9 features")));
-}
-
-Cloud transformed(const Cloud& cloud, const std::string& how, uint64_t seed = 7) {
-  Cloud copy = cloud;
-  transform(copy, Transforms::parse(how), RandomKey{seed});
-  return copy;
-}
-
-double length(const Point& p, size_t axes = 3) {
-  return std::sqrt(std::inner_product(p.begin(), p.begin() + axes, p.begin(), 0.0));
-}
-
-TEST(CloudTransforms, TurningFlippingAndScalingKeepAngles) {
-  const Cloud cloud = random_cloud(50, 4);
-  const Cloud turned = transformed(cloud, "turn"), flipped = transformed(cloud, "flip:1"),
-              scaled = transformed(cloud, "scale:0.2");
-  const double factor = length(scaled.points[0]) / length(cloud.points[0]);
-  EXPECT_GT(std::abs(factor - 1), 1e-4);
-  EXPECT_LE(std::abs(factor - 1), 0.2);
-  EXPECT_NE(turned.points[0][0], cloud.points[0][0]);
-  for (size_t i = 0; i < 50; ++i) {
-    EXPECT_NEAR(length(turned.points[i], 2), length(cloud.points[i], 2), 1e-5);
-    EXPECT_EQ(turned.points[i][2], cloud.points[i][2]);
-    EXPECT_EQ(flipped.points[i], (Point{-cloud.points[i][0], -cloud.points[i][1], cloud.points[i][2]}));
-    for (size_t axis = 0; axis < 3; ++axis) EXPECT_NEAR(scaled.points[i][axis], factor * cloud.points[i][axis], 1e-5);
-  }
-}
-
-TEST(CloudTransforms, MovingAndJitteringMovePointsAsFarAsTheySay) {
-  const Cloud cloud = random_cloud(4000, 5);
-  const Cloud moved = transformed(cloud, "move:0.5"), jittered = transformed(cloud, "jitter:0.01"),
-              bent = transformed(cloud, "elastic:0.5:0.1");
-  double jitter = 0, bend = 0;
-  for (size_t i = 0; i < cloud.points.size(); ++i)
-    for (size_t axis = 0; axis < 3; ++axis) {
-      const float shift = moved.points[0][axis] - cloud.points[0][axis];
-      EXPECT_LE(std::abs(shift), 0.5F);
-      EXPECT_NEAR(moved.points[i][axis] - cloud.points[i][axis], shift, 1e-5);
-      jitter += std::pow(jittered.points[i][axis] - cloud.points[i][axis], 2);
-      bend += std::pow(bent.points[i][axis] - cloud.points[i][axis], 2);
-    }
-  EXPECT_NEAR(std::sqrt(jitter / 12000), 0.01, 5e-4);
-  // Between the nodes' vectors: the mean over a cell of the squared weights is (2/3)^3.
-  EXPECT_NEAR(std::sqrt(bend / 12000), 0.1 * std::pow(2.0 / 3, 1.5), 0.01);
-}
-
-TEST(CloudTransforms, ElasticMovesNeighboursAlike) {
-  Cloud cloud = random_cloud(200, 6);
-  for (size_t i = 0; i < 100; ++i) {
-    cloud.points[100 + i] = cloud.points[i];
-    cloud.points[100 + i][0] += 0.001F;
-  }
-  const Cloud bent = transformed(cloud, "elastic:0.5:0.1");
-  for (size_t i = 0; i < 100; ++i)
-    for (size_t axis = 0; axis < 3; ++axis) EXPECT_NEAR(bent.points[100 + i][axis], bent.points[i][axis], 0.003);
-}
-
-TEST(CloudTransforms, DroppingLeavesOutWholePoints) {
-  const Cloud cloud = random_cloud(2000, 8);
-  const Cloud kept = transformed(cloud, "drop:0.25");
-  EXPECT_NEAR(static_cast<double>(kept.size()), 1500, 60);
-  ASSERT_EQ(kept.features.size(), 2 * kept.points.size());
-  int64_t at = 0;
-  for (int64_t i = 0; i < kept.size(); ++i, ++at) {
-    while (cloud.points[at] != kept.points[i]) ++at;
-    EXPECT_EQ(kept.labels[i], cloud.labels[at]);
-    EXPECT_EQ(kept.features[2 * i + 1], cloud.features[2 * at + 1]);
-  }
-}
-
-TEST(CloudTransforms, ChromaticKeepsColoursInRange) {
-  const Cloud cloud = random_cloud(500, 9), changed = transformed(cloud, "chromatic:0.3");
-  double difference = 0;
-  for (size_t i = 0; i < cloud.features.size(); ++i) {
-    EXPECT_GE(changed.features[i], 0);
-    EXPECT_LE(changed.features[i], 1);
-    difference += std::abs(changed.features[i] - cloud.features[i]);
-  }
-  EXPECT_GT(difference, 1);
-  EXPECT_EQ(changed.points, cloud.points);
-}
-
-TEST(CloudTransforms, FollowFromTheKeyAlone) {
-  const std::string all = "turn,flip,scale:0.1,move:0.5,jitter:0.005,drop:0.1,chromatic,elastic:0.4:0.05";
-  const Cloud cloud = random_cloud(100, 10);
-  EXPECT_EQ(transformed(cloud, all).points, transformed(cloud, all).points);
-  EXPECT_EQ(transformed(cloud, all).features, transformed(cloud, all).features);
-  EXPECT_NE(transformed(cloud, all).points, transformed(cloud, all, 8).points);
-  EXPECT_EQ(Transforms::parse(Transforms::parse(all).to_string()), Transforms::parse(all));
-  EXPECT_TRUE(Transforms::parse(all).deterministic().empty());
-}
-
-TEST(CloudTransforms, AreNotThoseOfImages) {
-  Cloud cloud = random_cloud(3, 11);
-  EXPECT_THAT([&] { transform(cloud, Transforms::parse("turn,crop:4"), {}); },
-              ThrowsMessage<Error>(HasSubstr("'crop:4' is for images, expected of clouds turn")));
-  EXPECT_THAT([] { Transforms::parse("scale"); }, ThrowsMessage<Error>(HasSubstr("scale:PART")));
-  EXPECT_THAT([] { Transforms::parse("elastic:0:1"); }, ThrowsMessage<Error>(HasSubstr("expected them above 0")));
-  const auto images = open_dataset("synthetic:1x8x8:4:20", Split::train);
-  EXPECT_THAT([&] { Loader(images, Order::sequential(20), {.batch = 4, .transforms = Transforms::parse("turn")}); },
-              ThrowsMessage<Error>(HasSubstr("is for clouds")));
 }
 
 TEST(BalancedShares, DivideCostsEvenlyAndUseEachExampleOnce) {
@@ -269,7 +154,7 @@ LoaderOptions options(int64_t replicas, std::optional<Span> block = std::nullopt
   return {.batch = 5,
           .replicas = replicas,
           .block = block,
-          .transforms = Transforms::parse("turn,jitter:0.01,drop:0.1"),
+          .transforms = Transforms::parse("turn,jitter:0.01,drop:0.1,mix:0.5"),
           .seed = 9};
 }
 
@@ -333,6 +218,16 @@ TEST(CloudLoader, SharesOfABatchAreBalanced) {
     most = std::max(most, weight);
   }
   EXPECT_LT(most / least, 1.15);
+}
+
+/// What is mixed in is known without reading, so shares are balanced by what they really get.
+TEST(CloudLoader, BalancesMixedScenesToo) {
+  const auto scenes = rooms("rooms:32:8");
+  Loader loader(scenes, Order::sequential(32),
+                {.batch = 16, .replicas = 4, .transforms = Transforms::parse("mix:0.5"), .seed = 2});
+  std::vector<double> points;
+  for (int64_t replica = 0; replica < 4; ++replica) points.push_back(loader.next(replica).weight);
+  EXPECT_LT(std::ranges::max(points) / std::ranges::min(points), 1.2);
 }
 
 TEST(CloudLoader, DoesNotPad) {

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,9 +40,18 @@ struct Voxels {
 /// Throws Error where a point is not finite, sizes don't match, or the cloud is more than 2^21 voxels wide.
 Voxels voxelise(const Cloud& cloud, double voxel);
 
+/// The data set that a cloud is example `id` of, for a transform that takes another of its scenes.
+struct OtherScenes {
+  int64_t id = 0;
+  int64_t count = 1;
+  std::function<Cloud(int64_t id)> read{};
+};
+
 /// Transforms of clouds, one after another, drawn from `key` alone: turn, flip, scale, move, jitter, drop, chromatic,
-/// elastic. Throws Error for one that is of images.
-void transform(Cloud& cloud, const Transforms& transforms, RandomKey key);
+/// elastic, window, mix. Throws Error for one that is of images.
+void transform(Cloud& cloud, const Transforms& transforms, RandomKey key, const OtherScenes& others = {});
+/// The example, of `count`, that a mix among them adds to example `id`, where the key has it add one.
+std::optional<int64_t> mixed_in(const Transforms& transforms, RandomKey key, int64_t id, int64_t count);
 /// Throws Error as transform does.
 void check_for_clouds(const Transforms& transforms);
 

@@ -78,6 +78,19 @@ struct Elastic {
   bool operator==(const Elastic&) const = default;
 };
 
+/// `window:4`: keeps what lies in a square of so many metres, seen from above, around one of the cloud's points.
+struct RandomWindow {
+  double metres = 4;
+  bool operator==(const RandomWindow&) const = default;
+};
+/// `mix` or `mix:0.5`: adds with this probability another scene of the data set, the middle of its points over that of
+/// this one's, seen from above. What stands before it is done to both, each by draws of its own; what follows to both
+/// together.
+struct RandomMix {
+  double probability = 0.5;
+  bool operator==(const RandomMix&) const = default;
+};
+
 /// The user's own: changes one example's values, [C, H, W] in float32 (of clouds the features, [points, channels]), in
 /// place; draws from `key` alone.
 struct Custom {
@@ -86,8 +99,9 @@ struct Custom {
   bool operator==(const Custom& other) const { return name == other.name; }
 };
 
-using Transform = std::variant<RandomCrop, RandomFlip, RandomShift, RandomErase, Normalize, Custom, RandomTurn,
-                               RandomScale, RandomMove, RandomJitter, RandomDrop, Chromatic, Elastic>;
+using Transform =
+    std::variant<RandomCrop, RandomFlip, RandomShift, RandomErase, Normalize, Custom, RandomTurn, RandomScale,
+                 RandomMove, RandomJitter, RandomDrop, Chromatic, Elastic, RandomWindow, RandomMix>;
 
 /// What is done to each example, one after another: crop, flip, shift, erase and normalize to images, flip and those
 /// from turn on to clouds. What is random is keyed by (seed, epoch, example id, place in the
@@ -96,7 +110,7 @@ class Transforms {
  public:
   Transforms() = default;
   /// Throws Error for a probability outside [0, 1], a negative padding or length, a deviation that is not positive, or
-  /// a second Normalize.
+  /// a second Normalize or RandomMix.
   Transforms(std::vector<Transform> list);  // NOLINT: a list is converted
 
   /// "crop:4,flip,normalize" or "turn,flip,scale:0.1"; "" and "none" are the empty list. Throws Error that lists what
