@@ -65,6 +65,7 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
   const auto mixes = [](const Transform& step) { return std::holds_alternative<RandomMix>(step); };
   require(!dataset_->info().whole_clouds || std::ranges::none_of(transforms_.list(), mixes), "Loader",
           "mix makes one of two scenes, and a cloud of ", dataset_->info().name, " has one class: leave mix out");
+  if (!options.cache.empty()) cache_.emplace(options.cache);
   require(options.tail != Tail::pad, "Loader", "the tail is pad, which is for examples of one size, and ",
           dataset_->info().name, " has clouds, expected exact or drop_last");
 }
@@ -84,14 +85,19 @@ int64_t CloudReader::cost(int64_t id, RandomKey key) const {
 }
 
 Cloud CloudReader::cloud(int64_t id) const {
-  return dataset_->read_cloud(id);
+  const auto read = [&] { return dataset_->read_cloud(id); };
+  return cache_ ? cached_cloud(*cache_, dataset_->source(id), dataset_->info().input_numel(), read) : read();
 }
 
 Voxels CloudReader::voxels(int64_t id, int64_t epoch) const {
+  const double side = dataset_->info().voxel;
+  if (transforms_.empty() && cache_)
+    return cached_voxels(*cache_, dataset_->source(id), side, dataset_->info().input_numel(),
+                         [&] { return voxelise(dataset_->read_cloud(id), side); });
   Cloud scene = cloud(id);
   transform(scene, transforms_, key_of(id, epoch),
             {.id = id, .count = dataset_->size(), .read = [&](int64_t other) { return cloud(other); }});
-  return voxelise(scene, dataset_->info().voxel);
+  return voxelise(scene, side);
 }
 
 Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scratch*/) {

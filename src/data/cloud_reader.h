@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "data/scene_cache.h"
 #include "data/share_reader.h"
 #include "lockstep/data/cloud.h"
 
@@ -24,7 +26,7 @@ class CloudReader : public ShareReader {
   /// What an example costs in an epoch, with the one that is mixed in.
   int64_t cost(int64_t id, RandomKey key) const;
   RandomKey key_of(int64_t id, int64_t epoch) const { return key_.fold(epoch).fold(id); }
-  /// As measured, and as voxels after all transforms.
+  /// As measured, and as voxels after all transforms; from the cache where it has them.
   Cloud cloud(int64_t id) const;
   Voxels voxels(int64_t id, int64_t epoch) const;
 
@@ -32,6 +34,7 @@ class CloudReader : public ShareReader {
   int64_t batch_, replicas_;
   Transforms transforms_;
   RandomKey key_;
+  std::optional<SceneCache> cache_;
 };
 
 }  // namespace lockstep::data

@@ -42,6 +42,7 @@ class CloudPrefix : public CloudDataset {
       : CloudDataset(std::move(info)), whole_(std::move(whole)) {}
   int64_t cost(int64_t id) const override { return whole_->cost(id); }
   int64_t label(int64_t id) const override { return whole_->label(id); }
+  std::string source(int64_t id) const override { return whole_->source(id); }
 
  protected:
   Cloud measure(int64_t id) const override { return whole_->read_cloud(id); }

@@ -138,7 +138,7 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
   const auto read = [key, points = points](int64_t id, std::span<const fs::path> files) {
     return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
   };
-  return make_scenes(std::move(info), std::move(scenes), read);
+  return make_scenes(std::move(info), std::move(scenes), read, text(points, " ", key.seed, " ", key.stream, " "));
 }
 
 }  // namespace lockstep::data

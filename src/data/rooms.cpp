@@ -188,6 +188,10 @@ class Rooms : public CloudDataset {
  public:
   Rooms(DatasetInfo info, RandomKey key, double metres) : CloudDataset(std::move(info)), key_(key), metres_(metres) {}
 
+  std::string source(int64_t id) const override {
+    return text("rooms ", key_.seed, " ", key_.stream, " ", id, " ", metres_, " ", info().voxel);
+  }
+
   int64_t cost(int64_t id) const override {
     const double voxel = info().voxel;
     return 1 + static_cast<int64_t>(area_of(build_room(key_.fold(id), metres_)) / (voxel * voxel));

@@ -11,10 +11,19 @@ namespace {
 
 class Scenes : public CloudDataset {
  public:
-  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read)
-      : CloudDataset(std::move(info)), scenes_(std::move(scenes)), read_(std::move(read)) {}
+  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read, std::string recipe)
+      : CloudDataset(std::move(info)), scenes_(std::move(scenes)), read_(std::move(read)), recipe_(std::move(recipe)) {}
   int64_t cost(int64_t id) const override { return 1 + scenes_[id].points; }
   int64_t label(int64_t id) const override { return scenes_[id].label; }
+  std::string source(int64_t id) const override {
+    std::string out = text(info().name, " ", recipe_, id);
+    for (const fs::path& file : scenes_[id].files) {
+      std::error_code ignored;
+      out += text("\n", fs::absolute(file).string(), " ", fs::file_size(file, ignored), " ",
+                  fs::last_write_time(file, ignored).time_since_epoch().count());
+    }
+    return out;
+  }
 
  protected:
   Cloud measure(int64_t id) const override { return read_(id, scenes_[id].files); }
@@ -22,6 +31,7 @@ class Scenes : public CloudDataset {
  private:
   std::vector<SceneFiles> scenes_;
   ReadScene read_;
+  std::string recipe_;
 };
 
 /// As many rows of so many bytes as the file has.
@@ -34,9 +44,10 @@ int64_t rows_in(const std::vector<uint8_t>& bytes, size_t row, const fs::path& f
 
 }  // namespace
 
-std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read) {
+std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read,
+                                                std::string recipe) {
   info.size = static_cast<int64_t>(scenes.size());
-  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read));
+  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read), std::move(recipe));
 }
 
 fs::path require_file(fs::path file, const char* what) {

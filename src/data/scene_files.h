@@ -25,8 +25,10 @@ struct SceneFiles {
 /// Reads example `id` from its files.
 using ReadScene = std::function<Cloud(int64_t id, std::span<const fs::path> files)>;
 
-/// A data set of these scenes; info.size is theirs. Throws Error where there is none.
-std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read);
+/// A data set of these scenes; info.size is theirs. `recipe`: what decides a scene's bits beside its number and its
+/// files. Throws Error where there is no scene.
+std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read,
+                                                std::string recipe = {});
 
 /// The file, or Error where it isn't there, saying what it is expected to be.
 fs::path require_file(fs::path file, const char* what);

@@ -181,6 +181,8 @@ std::unique_ptr<ShareReader> make_share_reader(std::shared_ptr<const Dataset> da
                                                const LoaderOptions& options) {
   if (auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset))
     return std::make_unique<CloudReader>(std::move(clouds), order, options);
+  require(options.cache.empty(), "Loader", "the cache is for clouds, and ", dataset->info().name,
+          " has other examples");
   return std::make_unique<RowReader>(std::move(dataset), order, options);
 }
 

@@ -134,6 +134,12 @@ void add_run(std::vector<Field>& out, Config& c) {
                  {},
                  &c.blocks});
   out.push_back({"workers", kPlacement, "Threads that read ahead", false, {}, &c.workers});
+  out.push_back({"cache",
+                 kPlacement,
+                 "Clouds: a folder that keeps each as it was read, for all who name it; default: none",
+                 false,
+                 {},
+                 &c.cache});
   out.push_back(
       {"out", kOutput, "The run's folder; default: runs/MODEL, with a number where that is taken", false, {}, &c.out});
   out.push_back({"resume", kOutput, "Go on with this run (its folder or a checkpoint)", false, {}, &c.resume});

@@ -24,7 +24,8 @@ data::LoaderOptions loader_options(const EvaluationOptions& options) {
           .block = options.block,
           .transforms = options.transforms.deterministic(),
           .layout = options.layout,
-          .workers = options.workers};
+          .workers = options.workers,
+          .cache = options.cache};
 }
 
 void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, const EvaluationOptions& options) {

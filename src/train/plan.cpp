@@ -176,7 +176,8 @@ data::LoaderOptions Plan::loader_options() const {
           .transforms = transforms,
           .seed = config.seed,
           .layout = layout,
-          .workers = static_cast<int>(config.workers)};
+          .workers = static_cast<int>(config.workers),
+          .cache = config.cache};
 }
 
 EvaluationOptions Plan::evaluation_options() const {
@@ -188,6 +189,7 @@ EvaluationOptions Plan::evaluation_options() const {
           .layout = layout,
           .precision = precision,
           .workers = static_cast<int>(config.workers),
+          .cache = config.cache,
           .confusion = task.train->info().classes <= kMostClasses && task.train->info().target_shape.empty()};
 }
 

@@ -26,7 +26,7 @@ Words operator+(Words a, const Words& b) {
 
 Words recipe() {
   return {"minkunet14a", "--data", "rooms:6:3", "--voxel", "0.4",  "--replicas", "4",
-          "--batch",     "4",      "--sync-bn", "--lr",    "0.02", "--augment",  "turn,flip,jitter:0.01"};
+          "--batch",     "4",      "--sync-bn", "--lr",    "0.02", "--augment",  "turn,flip,jitter:0.01,mix"};
 }
 
 TEST(Clouds, EndInTheSameBitsInThreadsAndProcesses) {
@@ -39,7 +39,8 @@ TEST(Clouds, EndInTheSameBitsInThreadsAndProcesses) {
 TEST(Clouds, AreTrainedOnEvaluatedAndLabelled) {
   const TemporaryFolder folder;
   const Ended trained =
-      run_program(Words{"train"} + recipe() + Words{"--epochs", "1", "--no-curves", "--out", folder.file("run")});
+      run_program(Words{"train"} + recipe() +
+                  Words{"--epochs", "1", "--no-curves", "--out", folder.file("run"), "--cache", folder.file("cache")});
   ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
   EXPECT_THAT(trained.out, HasSubstr("test mIoU 0."));
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "support/published_clouds.h"
 #include "lockstep/core/error.h"
@@ -26,7 +27,7 @@ Config config() {
   out.model = "minkunet14a";
   out.data = "rooms:6:3";
   out.voxel = 0.3;
-  out.augment = "turn,flip,scale:0.1,jitter:0.01,drop:0.1,chromatic";
+  out.augment = "turn,flip,scale:0.1,jitter:0.01,mix:0.5,window:4,drop:0.1,chromatic";
   out.batch = 4;
   out.replicas = 4;
   out.epochs = 2;
@@ -133,6 +134,22 @@ TEST(CloudTraining, LearnsTheLargeClassesInAFewSteps) {
   EXPECT_LT(outcome.last.train_loss, 0.9);
 }
 
+TEST(CloudTraining, EndsInTheSameBitsWithACache) {
+  const TemporaryFolder folder;
+  Config recipe = config();
+  recipe.epochs = 1;
+  const Outcome without = train(recipe);
+  recipe.cache = folder.file("cache");
+  for (const char* devices : {"cpu:2", "cpu:1"}) {  // cold, then warm
+    recipe.devices = devices;
+    const Outcome with = train(recipe);
+    EXPECT_EQ(with.hash, without.hash);
+    EXPECT_EQ(with.last.test->loss, without.last.test->loss);
+  }
+  // Points of six rooms, and voxels of the one to test on, which has no transforms.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.file("cache")), {}), 7);
+}
+
 TEST(CloudTraining, TakesPublishedData) {
   const TemporaryFolder folder;
   data::published::scannet(folder.file("scannet"));
@@ -172,6 +189,8 @@ TEST(CloudTraining, ClassifiesWholeClouds) {
   EXPECT_EQ(outcome.last.train_accuracy, 1);
   recipe.devices = "cpu:1";
   EXPECT_EQ(train(recipe).hash, outcome.hash);
+  recipe.augment = "mix";
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("leave mix out")));
   recipe.augment = "none";
   recipe.model = "minkunet14a";
   EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("expected logits of sizes [N, classes, ...]")));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lockstep/core/philox.h"
@@ -68,6 +69,9 @@ class CloudDataset : public Dataset {
   Cloud read_cloud(int64_t id) const;
   /// About how many voxels it will have: known without reading it, the same for all who ask. At least 1.
   virtual int64_t cost(int64_t id) const = 0;
+  /// What decides the bits of this cloud, the program aside: its files with their sizes and times, or seeds and sizes.
+  /// Empty where nobody can say; it is not cached then.
+  virtual std::string source(int64_t /*id*/) const { return {}; }
   /// The class of the whole cloud, where info().whole_clouds.
   virtual int64_t label(int64_t /*id*/) const { return -100; }
   /// Throws Error: what is done to features belongs to the data set.

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "lockstep/core/tree.h"
@@ -72,6 +73,10 @@ struct LoaderOptions {
   int64_t prefetch = 2;
   /// Buffers that a GPU copies from without help. Unset: where there is a GPU.
   std::optional<bool> pinned{};
+  /// Of clouds: a folder that keeps scenes as they are before random transforms, so that each is read from its source
+  /// once: voxels where there are no transforms, else points. Any number of processes may share it; what they train is
+  /// the same with and without. None where empty.
+  std::string cache{};
 };
 
 /// How long consumers have waited, since the last reset.

@@ -76,6 +76,7 @@ struct Config {
   int64_t evaluate_every = 1;
   int64_t evaluate_batch = 0;  // 0: 1024 examples, or one cloud a replica
   int64_t workers = 1;
+  std::string cache = "";  // a folder that keeps clouds ready
   bool check_data = false;
   bool tensorboard = true;
   bool curves = true;

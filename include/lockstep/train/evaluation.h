@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/core/tree.h"
@@ -30,6 +31,7 @@ struct EvaluationOptions {
   data::Layout layout = data::Layout::contiguous;
   Precision precision = Precision::full;
   int workers = 1;
+  std::string cache{};  ///< data::LoaderOptions::cache
   /// Count also answers among the best so many; 0: don't.
   int64_t top_k = 0;
   /// Count which class was taken for which.
