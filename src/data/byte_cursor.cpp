@@ -19,7 +19,7 @@ std::optional<std::string> ByteCursor::line() {
   if (end == rest.end()) return std::nullopt;
   std::string out(rest.begin(), end);
   at_ += out.size() + 1;
-  if (out.ends_with('\r')) out.pop_back();
+  while (out.ends_with('\r')) out.pop_back();
   return out;
 }
 

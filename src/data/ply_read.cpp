@@ -72,7 +72,8 @@ Ply read_header(ByteCursor& at) {
     const std::string& key = words[0];
     if (key == "end_header") break;
     if (key == "comment" || key == "obj_info") {
-      ply.comments.push_back(line.size() > key.size() + 1 ? line.substr(key.size() + 1) : "");
+      const size_t begin = line.find(key) + key.size() + 1;  // whatever space stands before it
+      ply.comments.push_back(begin < line.size() ? line.substr(begin) : "");
     } else if (key == "format") {
       ply.format = format_of(words, at);
       has_format = true;

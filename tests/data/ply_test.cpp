@@ -48,7 +48,7 @@ TEST(Ply, ReadsWhatItWroteInEveryFormat) {
 
 TEST(Ply, ReadsTextAsOthersWriteIt) {
   const Ply ply = parse(
-      "ply\r\nformat ascii 1.0\r\ncomment  by hand\r\nobj_info x\r\nelement vertex 2\r\nproperty float32 x\r\n"
+      "ply\r\nformat ascii 1.0\r\n\t comment  by hand\r\r\nobj_info x\r\nelement vertex 2\r\nproperty float32 x\r\n"
       "property uint8 red\r\nelement face 1\r\nproperty list uchar int vertex_index\r\nend_header\r\n"
       "+1.5e0 7\r\n-2 255\r\n\r\n3 0 1 1\r\n");
   ASSERT_EQ(ply.elements.size(), 2);
