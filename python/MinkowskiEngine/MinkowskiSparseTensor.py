@@ -102,6 +102,7 @@ class SparseTensor(Tensor):
                 "the coords into an torch.IntTensor"
             )
             coordinates = torch.floor(coordinates).int() if coordinates.is_floating_point() else coordinates.int()
+        _warn_of_points_off_the_grid(coordinates, stride)
         key, (unique, inverse) = self._manager.insert_and_map(coordinates, stride, string_id)
         self.unique_index, self.inverse_mapping = unique, inverse
         features = quantize_features(features, unique, inverse, self.quantization_mode)
@@ -202,8 +203,9 @@ class SparseTensor(Tensor):
         """As a dense tensor [batches, C, extents...], zero where there is no point.
 
         shape (torch.Size): by default up to the largest coordinate; its channels are those of the features.
-        min_coordinate (int32 [D], multiples of the tensor stride): where it begins, by default at the origin, and then
-        no coordinate may be negative (ValueError). contract_stride: divide coordinates by the tensor stride.
+        min_coordinate (int32 [D], multiples of the tensor stride, or one number): where it begins, by default at the
+        origin, and then no coordinate may be negative (ValueError). contract_stride: divide coordinates by the tensor
+        stride.
         Returns it, the smallest coordinate int32 [1, D] (or min_coordinate), and the tensor stride int32 [D].
         """
         if shape is not None:
@@ -259,15 +261,22 @@ class SparseTensor(Tensor):
         return _C.spmm(numbers, rows, weights.to(self._F.dtype), len(points), self._F)
 
 
+def _warn_of_points_off_the_grid(coordinates, stride):
+    steps = torch.tensor(stride, dtype=torch.int32).clamp(min=1)
+    if (steps > 1).any() and (coordinates[:, 1:] % steps.to(coordinates.device)).any():
+        warnings.warn(f"some coordinates are no multiples of the tensor stride {stride}; layers will pass over them")
+
+
 def _divide(values, stride):
     return torch.div(values, stride.clamp(min=1), rounding_mode="floor").int()
 
 
 def _axis_values(values, dimension, stride, name) -> torch.Tensor:
     """int32 [1, D], checked to be multiples of the tensor stride."""
-    if values is None:
-        values = [0] * dimension
-    row = torch.as_tensor(values, dtype=torch.int32).cpu().view(1, -1)
+    row = torch.as_tensor(0 if values is None else values, dtype=torch.int32).cpu()
+    if row.ndim == 0:
+        row = row.repeat(dimension)
+    row = row.view(1, -1)
     assert row.numel() == dimension, f"the {name} is {values}, expected {dimension} values"
     assert (row % stride.clamp(min=1) == 0).all(), (
         f"The {name} coordinates must be divisible by the tensor stride, got {row.tolist()} and {stride.tolist()}"

@@ -269,13 +269,19 @@ class Tensor:
     def decomposed_coordinates_and_features(self):
         return self.decomposed_coordinates, self.decomposed_features
 
+    def _rows_at(self, batch_index) -> torch.Tensor:
+        parts = self._batchwise_row_indices
+        if batch_index < len(parts):
+            return parts[batch_index]
+        return torch.zeros(0, dtype=torch.long, device=self._F.device)  # beyond the last index with points: none either
+
     def coordinates_at(self, batch_index):
-        """Coordinates [n, D] of one batch index."""
-        return self.C[self._batchwise_row_indices[batch_index], 1:]
+        """Coordinates [n, D] of one batch index; none of an index without points."""
+        return self.C[self._rows_at(batch_index), 1:]
 
     def features_at(self, batch_index):
-        """Features [n, C] of one batch index."""
-        return self._F[self._batchwise_row_indices[batch_index]]
+        """Features [n, C] of one batch index; none of an index without points."""
+        return self._F[self._rows_at(batch_index)]
 
     def coordinates_and_features_at(self, batch_index):
         return self.coordinates_at(batch_index), self.features_at(batch_index)

@@ -129,6 +129,11 @@ void bind_regions(py::module_& module) {
       .def("__repr__", &LayerGeometry::to_string);
 }
 
+/// (unique, inverse).
+std::pair<at::Tensor, at::Tensor> maps_of(const sparse::CoordinateMap::Inserted& inserted, int64_t given) {
+  return {rows_or_all(inserted.unique, inserted.map->size()), rows_or_all(inserted.inverse, given)};
+}
+
 /// The key of the origins of everything that the manager holds: those of the map with the most batch indices.
 CoordinateMapKey origin_of_all(CoordinateManager& manager) {
   const std::vector<CoordinateMapKey> keys = manager.keys();
@@ -150,12 +155,6 @@ std::pair<at::Tensor, at::Tensor> entries_of(const sparse::RowMap& map) {
       out[map.entry(place)] = row;
     }
   return {at::tensor(in, at::kLong), at::tensor(out, at::kLong)};
-}
-
-py::tuple inserted_tuple(CoordinateManager& manager, const CoordinateManager::Inserted& inserted, int64_t given) {
-  const int64_t size = manager.size(inserted.key);
-  return py::make_tuple(MapKey(inserted.key),
-                        py::make_tuple(rows_or_all(inserted.unique, size), rows_or_all(inserted.inverse, given)));
 }
 
 /// Rows of `fine` whose coordinate, rounded down, is one of `coarse`, and which one it is.
@@ -225,15 +224,12 @@ void bind_manager(py::module_& module) {
       .def(
           "insert",
           [](Manager& self, const at::Tensor& coordinates, AxisValues stride, const std::string& id) {
-            Manager::Inserted inserted;
-            {
-              const py::gil_scoped_release release;
-              inserted = self.insert(coordinates, std::move(stride), id);
-            }
-            return inserted_tuple(self, inserted, coordinates.size(0));
+            const sparse::CoordinateMap::Inserted inserted = sparse::CoordinateMap::insert(coordinates);
+            return std::pair(MapKey(self.insert(inserted.map, std::move(stride), id)),
+                             maps_of(inserted, coordinates.size(0)));
           },
-          py::arg("coordinates"), py::arg("tensor_stride"), py::arg("string_id") = "",
-          "(key, (unique int64 [M], inverse int64 [N])).")
+          py::arg("coordinates"), py::arg("tensor_stride"), py::arg("string_id") = "", ReleaseGil(),
+          "(key, (unique int64 [M], inverse int64 [N])). Code takes any coordinates: they may lie off the stride's grid.")
       .def(
           "share_map",
           [](Manager& self, const Manager& from, const MapKey& key) {
@@ -324,9 +320,7 @@ void bind_manager(py::module_& module) {
   module.def(
       "unique_rows",
       [](const at::Tensor& coordinates) {
-        const auto inserted = sparse::CoordinateMap::insert(coordinates);
-        return std::pair(rows_or_all(inserted.unique, inserted.map->size()),
-                         rows_or_all(inserted.inverse, coordinates.size(0)));
+        return maps_of(sparse::CoordinateMap::insert(coordinates), coordinates.size(0));
       },
       py::arg("coordinates"), ReleaseGil(), "(unique int64 [M], inverse int64 [N]) of int32 [N, 1 + D].");
 }

@@ -76,6 +76,44 @@ def test_transposed_convolution_comes_back_to_the_coordinates_of_its_origin(clou
         assert torch.allclose(row, rows[tuple(origin)] @ up.kernel[k])
 
 
+def test_transposed_layers_meet_at_the_same_finer_coordinates(cloud):
+    x = make(cloud)
+    coarse = ME.MinkowskiSumPooling(kernel_size=2, stride=2, dimension=3)(x)
+    pruned = ME.MinkowskiPruning()(coarse, torch.arange(len(coarse)) % 3 > 0)
+    up = ME.MinkowskiConvolutionTranspose(3, 2, kernel_size=2, stride=2, dimension=3).double()
+    unpool = ME.MinkowskiPoolingTranspose(kernel_size=2, stride=2, dimension=3)
+    assert up(pruned).coordinate_map_key == unpool(pruned).coordinate_map_key == x.coordinate_map_key
+    # Nothing finer is there: the first layer makes it, the others find it.
+    seed = make(cloud, stride=4, points=6)
+    generative = ME.MinkowskiGenerativeConvolutionTranspose(3, 2, kernel_size=3, stride=2, dimension=3).double()
+    made = generative(seed)
+    assert ME.cat(up(seed), unpool(seed), made).coordinate_map_key == made.coordinate_map_key
+    assert torch.allclose(unpool(seed).F, unpool_by_hand(seed, made.C.tolist()))
+
+
+def unpool_by_hand(x, out_points):
+    """Unpooling of size and stride 2: each point of x at the corners of its block, zero elsewhere."""
+    step = x.tensor_stride[0] // 2
+    taken = {
+        (b, *(p + o * step for p, o in zip(point, offset))): row
+        for (b, *point), row in rows_by_point(x).items()
+        for offset in offsets(2, x.D)
+    }
+    return torch.stack([taken.get(tuple(point), torch.zeros_like(x.F[0])) for point in out_points])
+
+
+def test_points_off_the_grid_of_the_tensor_stride_keep_their_place(cloud):
+    points = cloud(axes=2, points=12)
+    with pytest.warns(UserWarning, match="multiples"):
+        x = ME.SparseTensor(torch.rand(len(points), 3, dtype=torch.float64), points, tensor_stride=4)
+    conv = ME.MinkowskiConvolution(3, 4, kernel_size=3, dimension=2).double()
+    assert torch.allclose(conv(x).F, convolve_by_hand(x, conv.kernel, points.tolist(), 4, 3))
+    up = ME.MinkowskiConvolutionTranspose(3, 4, kernel_size=3, stride=2, dimension=2).double()
+    y, rows = up(x), rows_by_point(x)
+    reached = {(b, *(p + 2 * o for p, o in zip(point, offset))) for b, *point in rows for offset in offsets(3, 2)}
+    assert {tuple(point) for point in y.C.tolist()} == reached
+
+
 def test_generative_convolution_makes_all_coordinates(cloud):
     x = make(cloud, stride=2, points=10)
     up = ME.MinkowskiGenerativeConvolutionTranspose(3, 2, kernel_size=2, stride=2, dimension=3).double()

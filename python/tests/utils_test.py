@@ -31,6 +31,8 @@ def test_sparse_quantize(numpy):
         assert label == (mine[0] if (mine == mine[0]).all() else -7)
     first = [int((voxels == point).all(1).nonzero()[0]) for point in coordinates]
     assert index.tolist() == first == sorted(first)
+    column = ME.utils.sparse_quantize(given[0], labels=given[2][:, None], ignore_label=-7, quantization_size=0.5)[1]
+    assert torch.equal(torch.as_tensor(column), merged)
     alone = ME.utils.sparse_quantize(given[0], quantization_size=[0.5, 0.5, 0.5])
     assert isinstance(alone, torch.Tensor) and torch.equal(alone, coordinates)
     maps = ME.utils.sparse_quantize(given[0], return_maps_only=True, quantization_size=0.5)

@@ -24,6 +24,26 @@ bool all_ones(const AxisValues& values) {
   return std::all_of(values.begin(), values.end(), [](int64_t value) { return value == 1; });
 }
 
+void require_stride(int64_t dimension, const CoordinateMap& map, const AxisValues& tensor_stride) {
+  const char* name = "CoordinateManager::insert";
+  require(map.dimension() == dimension, name, "coordinates have ", map.dimension(), " axes, expected ", dimension);
+  require(static_cast<int64_t>(tensor_stride.size()) == dimension, name, "tensor stride is ",
+          sparse::to_string(tensor_stride), ", expected ", dimension, " values");
+  for (const int64_t value : tensor_stride)
+    require(value >= 0 && value < int64_t{1} << 31, name, "tensor stride is ", sparse::to_string(tensor_stride),
+            ", expected values from 0 to 2^31 - 1");
+}
+
+void require_multiples(const CoordinateMap& map, const AxisValues& tensor_stride) {
+  if (all_ones(tensor_stride)) return;
+  const int32_t* row = map.coordinates().const_data_ptr<int32_t>();
+  for (int64_t i = 0; i < map.size(); ++i, row += map.dimension() + 1)
+    for (int64_t axis = 0; axis < map.dimension(); ++axis)
+      require(tensor_stride[axis] == 0 ? row[axis + 1] == 0 : row[axis + 1] % tensor_stride[axis] == 0,
+              "CoordinateManager::insert", "coordinate ", row[axis + 1], " of row ", i,
+              " is no multiple of the tensor stride ", sparse::to_string(tensor_stride));
+}
+
 }  // namespace
 
 std::string CoordinateMapKey::to_string() const {
@@ -48,26 +68,15 @@ void CoordinateManager::set_batch_size(int64_t entries) {
 CoordinateManager::Inserted CoordinateManager::insert(const at::Tensor& coordinates, AxisValues tensor_stride,
                                                       const std::string& id) {
   CoordinateMap::Inserted inserted = CoordinateMap::insert(coordinates);
-  const CoordinateMapKey key = insert(std::move(inserted.map), std::move(tensor_stride), id);
-  return {key, std::move(inserted.unique), std::move(inserted.inverse)};
+  require_stride(dimension_, *inserted.map, tensor_stride);
+  require_multiples(*inserted.map, tensor_stride);
+  const std::lock_guard lock(mutex_);
+  return {add(std::move(inserted.map), std::move(tensor_stride), id), std::move(inserted.unique),
+          std::move(inserted.inverse)};
 }
 
 CoordinateMapKey CoordinateManager::insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id) {
-  const char* name = "CoordinateManager::insert";
-  require(map->dimension() == dimension_, name, "coordinates have ", map->dimension(), " axes, expected ", dimension_);
-  require(static_cast<int64_t>(tensor_stride.size()) == dimension_, name, "tensor stride is ",
-          sparse::to_string(tensor_stride), ", expected ", dimension_, " values");
-  for (const int64_t value : tensor_stride)
-    require(value >= 0 && value < int64_t{1} << 31, name, "tensor stride is ", sparse::to_string(tensor_stride),
-            ", expected values from 0 to 2^31 - 1");
-  if (!all_ones(tensor_stride)) {
-    const int32_t* row = map->coordinates().const_data_ptr<int32_t>();
-    for (int64_t i = 0; i < map->size(); ++i, row += dimension_ + 1)
-      for (int64_t axis = 0; axis < dimension_; ++axis)
-        require(tensor_stride[axis] == 0 ? row[axis + 1] == 0 : row[axis + 1] % tensor_stride[axis] == 0, name,
-                "coordinate ", row[axis + 1], " of row ", i, " is no multiple of the tensor stride ",
-                sparse::to_string(tensor_stride));
-  }
+  require_stride(dimension_, *map, tensor_stride);
   const std::lock_guard lock(mutex_);
   return add(std::move(map), std::move(tensor_stride), id);
 }
@@ -186,13 +195,18 @@ CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, c
   if (!geometry.transposed && !geometry.expand_coordinates) return stride_locked(in, geometry.stride);
   const auto known = expanded_.find({in, geometry});
   if (known != expanded_.end()) return known->second;
-  if (geometry.transposed && !geometry.generative && maps_.count({out, in.id})) return {out, in.id};
+  const CoordinateMapKey finer{out, in.id};
+  if (geometry.transposed && !geometry.generative)
+    for (const CoordinateMapKey& there : {finer, CoordinateMapKey{out, ""}})  // that of a map pruned is the whole one's
+      if (maps_.count(there)) return there;
   // in = out + offset for a convolution, out = in + offset for a transposed one.
   std::vector<int64_t> offsets = geometry.region.offsets(geometry.transposed ? out : in.tensor_stride);
   if (!geometry.transposed)
     for (int64_t& value : offsets) value = -value;
-  const CoordinateMapKey made =
-      add(find(in)->expanded(offsets, out), out, in.id.empty() ? "expanded" : in.id + "-expanded");
+  // A transposed layer's reach lies where its inputs do: on the finer grid, for inputs that are multiples of theirs.
+  const AxisValues grid = geometry.transposed ? AxisValues(dimension_, 1) : out;
+  const std::string id = !maps_.count(finer) ? in.id : in.id.empty() ? "expanded" : in.id + "-expanded";
+  const CoordinateMapKey made = add(find(in)->expanded(offsets, grid), out, id);
   expanded_.emplace(std::pair{in, geometry}, made);
   return made;
 }

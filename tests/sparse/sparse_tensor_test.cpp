@@ -268,6 +268,30 @@ TEST(CoordinateManager, CachesMapsAndExplainsItself) {
   EXPECT_EQ(manager.size(generated), 8 * manager.size(coarse));
 }
 
+TEST(CoordinateManager, TransposedLayersOfOneTensorMeetAtTheSameFinerCoordinates) {
+  const auto two = KernelRegion::hypercube({2, 2}, {1, 1}), three = KernelRegion::hypercube({3, 3}, {1, 1});
+  const SparseTensor x = make(50, 2, 1, 2);
+  CoordinateManager& manager = *x.manager();
+  const CoordinateMapKey coarse = manager.stride(x.key(), {2, 2});
+  const CoordinateMapKey pruned = manager.prune(coarse, at::arange(manager.size(coarse)).ge(3));
+  EXPECT_EQ(manager.out_key(pruned, {two, {2, 2}, true}), x.key());
+  // Where there are no finer coordinates yet, the first layer makes them.
+  const SparseTensor seed(at::zeros({1, 1}), to_tensor({{0, 4, 4}}, 3), {4, 4});
+  const CoordinateMapKey made = seed.manager()->out_key(seed.key(), {two, {2, 2}, true, true});
+  EXPECT_EQ(made, (CoordinateMapKey{{2, 2}, ""}));
+  EXPECT_EQ(seed.manager()->out_key(seed.key(), {three, {2, 2}, true}), made);
+  EXPECT_NE(seed.manager()->out_key(seed.key(), {three, {2, 2}, true, true}), made);
+}
+
+TEST(CoordinateManager, TakesMapsOffTheirGrid) {
+  const CoordinateMapPtr map = CoordinateMap::insert(to_tensor({{0, 1, 4}, {0, 4, 4}}, 3)).map;
+  CoordinateManager manager(2);
+  const CoordinateMapKey key = manager.insert(map, {2, 2});
+  EXPECT_EQ(manager.size(manager.stride(key, {2, 2})), 2);
+  const auto region = KernelRegion::hypercube({2, 2}, {1, 1});
+  EXPECT_EQ(manager.size(manager.out_key(key, {region, {2, 2}, true, true})), 8);
+}
+
 TEST(CoordinateManager, IsRestoredFromItsSnapshotWithItsKeys) {
   const SparseTensor x = make(50, 3, 1, 2);
   CoordinateManager& manager = *x.manager();

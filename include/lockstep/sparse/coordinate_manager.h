@@ -60,7 +60,8 @@ class CoordinateManager {
     at::Tensor unique, inverse;  ///< as of CoordinateMap::insert
   };
   /// Adds coordinates under (tensor_stride, id), or (tensor_stride, id-1), ... where that is taken. Throws Error unless
-  /// all are multiples of the tensor stride. A stride of 0 holds on an axis where all are 0.
+  /// all are multiples of the tensor stride; of a map made before that is the caller's to see to. A stride of 0 holds on
+  /// an axis where all are 0.
   Inserted insert(const at::Tensor& coordinates, AxisValues tensor_stride, const std::string& id = "");
   CoordinateMapKey insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id = "");
 
@@ -78,7 +79,9 @@ class CoordinateManager {
   CoordinateMapKey unite(const std::vector<CoordinateMapKey>& keys);
 
   /// Where a layer puts its outputs for inputs at `in`. Transposed layers use the finer map of the same id where there
-  /// is one. Throws Error where a transposed layer's stride does not divide the tensor stride.
+  /// is one, or else the one of no id (of a pruned map: the whole finer one), or else, as generative ones do, a map of
+  /// all that they reach, which gets the id where that is free. Throws Error where a transposed layer's stride does not
+  /// divide the tensor stride.
   CoordinateMapKey out_key(const CoordinateMapKey& in, const LayerGeometry& geometry);
   /// The tensor stride that they have there. Throws as out_key does.
   AxisValues out_stride(const CoordinateMapKey& in, const LayerGeometry& geometry) const;

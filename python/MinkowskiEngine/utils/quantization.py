@@ -72,7 +72,7 @@ def sparse_quantize(
     device="cpu",
 ):
     """The voxels of one cloud [N, D], array or tensor: points divided by quantization_size (a number, or one an axis) and
-    rounded down; the first point of a voxel stands for it.
+    rounded down; the first point of a voxel stands for it. labels are [N], or a column [N, 1].
 
     Returns, in this order, as a tuple if there is more than one: coordinates int32 [M, D], features [M, C] and labels [M]
     where they are given (ignore_label where points of a voxel disagree), the points that stay [M] with return_index, and
@@ -88,6 +88,7 @@ def sparse_quantize(
         assert features.ndim == 2, f"features are {tuple(features.shape)}, expected [N, C]"
         assert len(features) == len(coordinates), f"{len(coordinates)} coordinates, {len(features)} features"
     if labels is not None:
+        labels = labels.reshape(-1)
         assert len(labels) == len(coordinates), f"{len(coordinates)} coordinates, {len(labels)} labels"
     if torch.device(device).type not in ("cpu", "cuda"):
         raise ValueError(f"Invalid device {device}. Only `cpu`, `cuda` or torch.device supported.")
