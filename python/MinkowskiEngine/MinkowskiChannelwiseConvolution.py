@@ -2,7 +2,6 @@
 """The depthwise convolution."""
 from __future__ import annotations
 
-from typing import Union
 
 import torch
 from torch.nn import Parameter
@@ -11,7 +10,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import RegionType
-from .MinkowskiCommon import MinkowskiModuleBase, _fill_uniform
+from .MinkowskiCommon import MinkowskiModuleBase, StrideType, _fill_uniform
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 
@@ -21,14 +20,14 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
 
     def __init__(
         self,
-        in_channels,
-        kernel_size=-1,
-        stride=1,
-        dilation=1,
-        bias=False,
-        kernel_generator=None,
-        dimension=-1,
-    ):
+        in_channels: int,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        bias: bool = False,
+        kernel_generator: KernelGenerator | None = None,
+        dimension: int = -1,
+    ) -> None:
         super().__init__()
         assert dimension is not None and dimension > 0, f"dimension must be a positive integer, {dimension}"
         if kernel_generator is None:
@@ -45,8 +44,8 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
     def forward(
         self,
         input: SparseTensor,
-        coords: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
-    ):
+        coords: torch.IntTensor | CoordinateMapKey | SparseTensor | None = None,
+    ) -> SparseTensor:
         """[N, C] -> [M, C], at `coords` where they are given."""
         _check_input(input, self.dimension)
         assert self.in_channels == input.shape[1], (
@@ -64,10 +63,10 @@ class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
         )
         return SparseTensor._make(features, out_key, input._manager)
 
-    def reset_parameters(self, is_transpose=False):
+    def reset_parameters(self, is_transpose: bool = False) -> None:
         _fill_uniform(self.kernel, self.bias, self.in_channels * self.kernel_generator.kernel_volume)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         generator = self.kernel_generator
         shape = (
             f"kernel_volume={generator.kernel_volume}"

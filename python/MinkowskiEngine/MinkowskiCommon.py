@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import List, Union
+from typing import Any, List, Union
 
 import numpy as np
 import torch
 
-StrideType = Union[int, Sequence, np.ndarray, torch.IntTensor]
+StrideType = Union[int, Sequence, np.ndarray, torch.Tensor]
+Array = Union[np.ndarray, torch.Tensor]
 
 
-def convert_to_int_list(arg: Union[int, Sequence, np.ndarray, torch.Tensor], dimension: int) -> List[int]:
+def convert_to_int_list(arg: int | Sequence | np.ndarray | torch.Tensor, dimension: int) -> List[int]:
     """One integer an axis: `arg` itself where it has `dimension` values, or `dimension` times the one number.
 
     Raises AssertionError on another number of values, ValueError on something else than numbers.
     """
     if isinstance(arg, (numbers.Number, np.generic)) or (isinstance(arg, torch.Tensor) and arg.ndim == 0):
-        return [int(arg)] * dimension
+        return [int(arg)] * dimension  # type: ignore[arg-type]
     if not isinstance(arg, (Sequence, np.ndarray, torch.Tensor)) or isinstance(arg, str):
         raise ValueError(f"Input must be a scalar or a sequence, got {arg!r}")
     values = [int(value) for value in arg]
@@ -27,7 +28,7 @@ def convert_to_int_list(arg: Union[int, Sequence, np.ndarray, torch.Tensor], dim
     return values
 
 
-def _fill_uniform(kernel: torch.Tensor, bias, fan: int):
+def _fill_uniform(kernel: torch.Tensor, bias: torch.Tensor | None, fan: int) -> None:
     """Fills a layer's parameters uniformly in 1 / sqrt(fan); a bias may be None."""
     bound = 1.0 / math.sqrt(fan)
     with torch.no_grad():
@@ -37,7 +38,7 @@ def _fill_uniform(kernel: torch.Tensor, bias, fan: int):
 
 
 def convert_to_int_tensor(
-    arg: Union[int, Sequence, np.ndarray, torch.IntTensor], dimension: int
+    arg: int | Sequence | np.ndarray | torch.IntTensor, dimension: int
 ) -> torch.Tensor:
     """As convert_to_int_list, as int32 [dimension]."""
     if isinstance(arg, torch.Tensor) and arg.dtype == torch.int32:
@@ -58,7 +59,7 @@ class EngineFunction(torch.autograd.Function):
         pass
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         return cls.forward(None, *args, **kwargs)
 
     __call__ = apply

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections.abc import Sequence
-from typing import List, Tuple, Union
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import CoordinateMapType, GPUMemoryAllocatorType, MinkowskiAlgorithm, RegionType
-from .MinkowskiCommon import convert_to_int_list
+from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiKernelGenerator import engine_region
 
 _allocator_type = GPUMemoryAllocatorType.PYTORCH
@@ -22,13 +22,13 @@ _coordinate_map_type = CoordinateMapType.CPU
 _minkowski_algorithm = MinkowskiAlgorithm.DEFAULT
 
 
-def set_coordinate_map_type(coordinate_map_type: CoordinateMapType):
+def set_coordinate_map_type(coordinate_map_type: CoordinateMapType) -> None:
     """The type that managers made from now on say they have. Maps lie on the CPU, with copies where they are used."""
     global _coordinate_map_type
     _coordinate_map_type = coordinate_map_type
 
 
-def set_gpu_allocator(backend: GPUMemoryAllocatorType):
+def set_gpu_allocator(backend: GPUMemoryAllocatorType) -> None:
     """Is remembered; memory of a GPU comes from torch's allocator in any case."""
     assert isinstance(backend, GPUMemoryAllocatorType), (
         f"Input must be an instance of GPUMemoryAllocatorType not {backend}"
@@ -37,7 +37,7 @@ def set_gpu_allocator(backend: GPUMemoryAllocatorType):
     _allocator_type = backend
 
 
-def set_memory_manager_backend(backend: GPUMemoryAllocatorType):
+def set_memory_manager_backend(backend: GPUMemoryAllocatorType) -> None:
     """The old name of set_gpu_allocator."""
     warnings.warn("`set_memory_manager_backend` has been deprecated. Use `set_gpu_allocator` instead.")
     set_gpu_allocator(backend)
@@ -46,8 +46,14 @@ def set_memory_manager_backend(backend: GPUMemoryAllocatorType):
 class CoordsManager:
     """The name that CoordinateManager had before version 0.5."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise DeprecationWarning("`CoordsManager` has been deprecated. Use `CoordinateManager` instead.")
+
+
+def engine_manager(manager: CoordinateManager | None) -> _C.CoordinateManager:
+    """The engine's part of a manager that functions take as an optional argument and need."""
+    assert manager is not None, "coordinate_manager is None, expected a CoordinateManager"
+    return manager._manager
 
 
 class CoordinateManager:
@@ -61,10 +67,10 @@ class CoordinateManager:
         self,
         D: int = 0,
         num_threads: int = -1,
-        coordinate_map_type: CoordinateMapType = None,
-        allocator_type: GPUMemoryAllocatorType = None,
-        minkowski_algorithm: MinkowskiAlgorithm = None,
-    ):
+        coordinate_map_type: CoordinateMapType | None = None,
+        allocator_type: GPUMemoryAllocatorType | None = None,
+        minkowski_algorithm: MinkowskiAlgorithm | None = None,
+    ) -> None:
         if D < 1:
             raise ValueError(f"Invalid rank D > 0, D = {D}.")
         self.D = D
@@ -73,17 +79,18 @@ class CoordinateManager:
         self.allocator_type = _allocator_type if allocator_type is None else allocator_type
         self.minkowski_algorithm = _minkowski_algorithm if minkowski_algorithm is None else minkowski_algorithm
         self._manager = _C.CoordinateManager(D)
-        self._fields = {}  # the key of a field -> coordinates, float [N, 1 + D]
-        self._voxels = {}  # (the key of a field, that of a map) -> (unique, inverse)
+        # The key of a field -> coordinates, float [N, 1 + D]; (the key of a field, that of a map) -> (unique, inverse).
+        self._fields: Dict[CoordinateMapKey, torch.Tensor] = {}
+        self._voxels: Dict[Tuple[CoordinateMapKey, CoordinateMapKey], Tuple[torch.Tensor, torch.Tensor]] = {}
 
     # ---- coordinate maps ------------------------------------------------------------------------------------------
 
     def insert_and_map(
         self,
         coordinates: torch.Tensor,
-        tensor_stride: Union[int, Sequence, np.ndarray] = 1,
+        tensor_stride: StrideType = 1,
         string_id: str = "",
-    ) -> Tuple[CoordinateMapKey, Tuple[torch.IntTensor, torch.IntTensor]]:
+    ) -> Tuple[CoordinateMapKey, Tuple[torch.Tensor, torch.Tensor]]:
         """Adds coordinates int32 [N, 1 + D], of which the first of equal ones stays.
 
         Returns its key, and (unique, inverse), int64 [M] and [N]: coordinates[unique] are the map's, and
@@ -94,7 +101,7 @@ class CoordinateManager:
     def stride(
         self,
         coordinate_map_key: CoordinateMapKey,
-        stride: Union[int, Sequence, np.ndarray, torch.Tensor],
+        stride: StrideType,
         string_id: str = "",
     ) -> CoordinateMapKey:
         """The map with coordinates rounded down to multiples of the tensor stride times `stride`."""
@@ -114,11 +121,11 @@ class CoordinateManager:
     def number_of_unique_batch_indices(self) -> int:
         return self._manager.size(self._manager.origin())
 
-    def get_unique_coordinate_map_key(self, tensor_stride: Union[int, list]) -> CoordinateMapKey:
+    def get_unique_coordinate_map_key(self, tensor_stride: int | list) -> CoordinateMapKey:
         """A key of this tensor stride that names nothing yet."""
         return CoordinateMapKey(convert_to_int_list(tensor_stride, self.D), uuid.uuid4().hex)
 
-    def _get_coordinate_map_key(self, key_or_tensor_strides) -> CoordinateMapKey:
+    def _get_coordinate_map_key(self, key_or_tensor_strides: CoordinateMapKey | StrideType) -> CoordinateMapKey:
         if isinstance(key_or_tensor_strides, CoordinateMapKey):
             return key_or_tensor_strides
         assert isinstance(key_or_tensor_strides, (Sequence, np.ndarray, torch.Tensor, int)), (
@@ -129,7 +136,7 @@ class CoordinateManager:
         assert keys, f"there is no coordinate map of tensor stride {wanted}, expected one of {self._manager.keys()}"
         return keys[0]
 
-    def get_coordinates(self, coords_key_or_tensor_strides) -> torch.Tensor:
+    def get_coordinates(self, coords_key_or_tensor_strides: CoordinateMapKey | StrideType) -> torch.Tensor:
         """int32 [N, 1 + D] of a key, or of the first key with that tensor stride."""
         return self._manager.coordinates(self._get_coordinate_map_key(coords_key_or_tensor_strides)).clone()
 
@@ -137,8 +144,8 @@ class CoordinateManager:
 
     def insert_field(
         self, coordinates: torch.Tensor, tensor_stride: Sequence, string_id: str = ""
-    ) -> Tuple[CoordinateMapKey, Tuple[torch.IntTensor, torch.IntTensor]]:
-        """Adds real points, float [N, 1 + D], and returns their key. (The annotation is the original's.)"""
+    ) -> CoordinateMapKey:
+        """Adds real points, float [N, 1 + D], and returns their key."""
         assert coordinates.ndim == 2 and coordinates.size(1) == self.D + 1, (
             f"coordinates are {tuple(coordinates.shape)}, expected [N, {self.D + 1}]"
         )
@@ -155,7 +162,7 @@ class CoordinateManager:
             raise ValueError(f"there is no coordinate field '{key}', expected one of {list(self._fields)}")
         return self._fields[key]
 
-    def get_coordinate_field(self, coords_key_or_tensor_strides) -> torch.Tensor:
+    def get_coordinate_field(self, coords_key_or_tensor_strides: CoordinateMapKey | StrideType) -> torch.Tensor:
         """The points of a field, float [N, 1 + D]."""
         if isinstance(coords_key_or_tensor_strides, CoordinateMapKey):
             return self._get_field(coords_key_or_tensor_strides)
@@ -167,9 +174,9 @@ class CoordinateManager:
     def field_to_sparse_insert_and_map(
         self,
         field_map_key: CoordinateMapKey,
-        sparse_tensor_stride: Union[int, Sequence, np.ndarray],
+        sparse_tensor_stride: StrideType,
         sparse_tensor_string_id: str = "",
-    ) -> Tuple[CoordinateMapKey, Tuple[torch.IntTensor, torch.IntTensor]]:
+    ) -> Tuple[CoordinateMapKey, Tuple[torch.Tensor, torch.Tensor]]:
         """A map of the voxels that a field's points fall into: (key, (unique, inverse)), as of insert_and_map."""
         stride = convert_to_int_list(sparse_tensor_stride, self.D)
         voxels = _round_down(self._get_field(field_map_key), stride)
@@ -177,15 +184,17 @@ class CoordinateManager:
         self._voxels[field_map_key, key] = maps
         return key, maps
 
-    def exists_field_to_sparse(self, field_map_key: CoordinateMapKey, sparse_map_key: CoordinateMapKey):
+    def exists_field_to_sparse(self, field_map_key: CoordinateMapKey, sparse_map_key: CoordinateMapKey) -> bool:
         """Whether the map was made from the field."""
         return (field_map_key, sparse_map_key) in self._voxels
 
-    def field_to_sparse_keys(self, field_map_key: CoordinateMapKey):
+    def field_to_sparse_keys(self, field_map_key: CoordinateMapKey) -> List[CoordinateMapKey]:
         """The maps that were made from a field."""
         return [voxels for field, voxels in self._voxels if field == field_map_key]
 
-    def get_field_to_sparse_map(self, field_map_key: CoordinateMapKey, sparse_map_key: CoordinateMapKey):
+    def get_field_to_sparse_map(
+        self, field_map_key: CoordinateMapKey, sparse_map_key: CoordinateMapKey
+    ) -> Tuple[torch.Tensor, torch.Tensor]:
         """(unique, inverse) as of field_to_sparse_insert_and_map, of a map that it made."""
         if (field_map_key, sparse_map_key) not in self._voxels:
             raise ValueError(
@@ -194,7 +203,9 @@ class CoordinateManager:
             )
         return self._voxels[field_map_key, sparse_map_key]
 
-    def field_to_sparse_map(self, field_map_key: CoordinateMapKey, sparse_map_key: CoordinateMapKey):
+    def field_to_sparse_map(
+        self, field_map_key: CoordinateMapKey, sparse_map_key: CoordinateMapKey
+    ) -> Tuple[torch.Tensor, torch.Tensor]:
         """(rows of the map, rows of the field), int64 each: which voxel of any map a point falls into, for the points
         that fall into one."""
         rows = self._find_voxels(field_map_key, sparse_map_key)
@@ -228,13 +239,13 @@ class CoordinateManager:
         self,
         in_key: CoordinateMapKey,
         out_key: CoordinateMapKey,
-        stride=1,
-        kernel_size=3,
-        dilation=1,
-        region_type=RegionType.HYPER_CUBE,
-        region_offset=None,
-        is_transpose=False,
-        is_pool=False,
+        stride: StrideType = 1,
+        kernel_size: StrideType = 3,
+        dilation: StrideType = 1,
+        region_type: RegionType = RegionType.HYPER_CUBE,
+        region_offset: torch.Tensor | None = None,
+        is_transpose: bool = False,
+        is_pool: bool = False,
     ) -> dict:
         """The old name of kernel_map."""
         warnings.warn("`get_kernel_map` will be deprecated. Please use `kernel_map` instead.")
@@ -246,13 +257,13 @@ class CoordinateManager:
         self,
         in_key: CoordinateMapKey,
         out_key: CoordinateMapKey,
-        stride=1,
-        kernel_size=3,
-        dilation=1,
-        region_type=RegionType.HYPER_CUBE,
-        region_offset=None,
-        is_transpose=False,
-        is_pool=False,
+        stride: StrideType = 1,
+        kernel_size: StrideType = 3,
+        dilation: StrideType = 1,
+        region_type: RegionType = RegionType.HYPER_CUBE,
+        region_offset: torch.Tensor | None = None,
+        is_transpose: bool = False,
+        is_pool: bool = False,
     ) -> dict:
         """Which rows meet at each offset of a kernel: {number of the offset: int32 [2, pairs]}, the inputs' rows, then
         the outputs'. Offsets without pairs are left out. `stride` follows from the keys."""
@@ -276,11 +287,11 @@ class CoordinateManager:
         entries = max(int(batch.max()) + 1 if len(batch) else 0, self._manager.batch_size)
         return torch.arange(entries), [torch.nonzero(batch == index).squeeze(1) for index in range(entries)]
 
-    def stride_map(self, in_key: CoordinateMapKey, stride_key: CoordinateMapKey):
+    def stride_map(self, in_key: CoordinateMapKey, stride_key: CoordinateMapKey) -> Tuple[torch.Tensor, torch.Tensor]:
         """(rows of in_key, rows of stride_key), int64 each: which coarse coordinate each fine one is rounded down to."""
         return self._manager.stride_map(in_key, stride_key)
 
-    def union_map(self, in_keys: list, out_key):
+    def union_map(self, in_keys: list, out_key: CoordinateMapKey) -> List[torch.Tensor]:
         """The union of maps, whose key is put into out_key, an empty key: for each of in_keys int64 [2, n], rows of
         it and where they lie in the union."""
         united = self._manager.unite(in_keys)
@@ -289,15 +300,18 @@ class CoordinateManager:
         assert out_key == united, f"out_key is '{out_key}', expected an empty key or '{united}'"
         return [torch.stack(self._manager.row_map(key, out_key)) for key in in_keys]
 
-    def interpolation_map_weight(self, key: CoordinateMapKey, samples: torch.Tensor):
+    def interpolation_map_weight(
+        self, key: CoordinateMapKey, samples: torch.Tensor
+    ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Of real points [M, 1 + D]: (rows of the map, numbers of the points, weights), one entry for each corner of the
         grid around a point that the map has; weights are linear, in the samples' type."""
         rows, points, weights = _C.interpolation_map(self._manager, key, samples.detach().cpu())
-        return tuple(part.to(samples.device) for part in (rows, points, weights.to(samples.dtype)))
+        device = samples.device
+        return rows.to(device), points.to(device), weights.to(device, samples.dtype)
 
     # ---- copies ----------------------------------------------------------------------------------------------------
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict) -> CoordinateManager:
         """A manager of its own; coordinates never change, so both share them."""
         other = self.__class__.__new__(self.__class__)
         memo[id(self)] = other
@@ -306,7 +320,7 @@ class CoordinateManager:
         other._fields, other._voxels = dict(self._fields), dict(self._voxels)
         return other
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = [f"\t{key.get_tensor_stride()}{key.get_key()[1] and ':' + key.get_key()[1]}:\t"
                  f"CoordinateMapCPU:{self._manager.size(key)}x{self.D + 1}\n" for key in self._manager.keys()]
         lines += [f"\t{key.get_tensor_stride()}:\tCoordinateFieldMapCPU:{len(field)}x{self.D + 1}\n"

@@ -2,6 +2,8 @@
 """Interpolation."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from lockstep import _C
@@ -18,12 +20,13 @@ class MinkowskiInterpolationFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         input_features: torch.Tensor,
         tfield: torch.Tensor,
         in_coordinate_map_key: CoordinateMapKey,
-        coordinate_manager: CoordinateManager = None,
-    ):
+        coordinate_manager: CoordinateManager | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        assert coordinate_manager is not None, "coordinate_manager is None, expected a CoordinateManager"
         rows, points, weights = coordinate_manager.interpolation_map_weight(in_coordinate_map_key, tfield)
         weights = weights.to(input_features.dtype)
         return _C.spmm(points, rows, weights, len(tfield), input_features), rows, points, weights
@@ -33,17 +36,17 @@ class MinkowskiInterpolation(MinkowskiModuleBase):
     """Features at real points, linear from the corners of the grid around them; corners that are not there count as
     zero. Beside the features it gives (rows, points) with return_kernel_map, and weights with return_weights."""
 
-    def __init__(self, return_kernel_map=False, return_weights=False):
+    def __init__(self, return_kernel_map: bool = False, return_weights: bool = False) -> None:
         super().__init__()
         self.return_kernel_map = return_kernel_map
         self.return_weights = return_weights
 
     @property
-    def interp(self):
+    def interp(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiInterpolationFunction()
 
-    def forward(self, input: SparseTensor, tfield: torch.Tensor):
+    def forward(self, input: SparseTensor, tfield: torch.Tensor) -> Any:
         features, rows, points, weights = MinkowskiInterpolationFunction.apply(
             input.F, tfield, input.coordinate_map_key, input._manager
         )
@@ -54,5 +57,5 @@ class MinkowskiInterpolation(MinkowskiModuleBase):
             results.append(weights)
         return tuple(results) if len(results) > 1 else features
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.__class__.__name__ + "()"

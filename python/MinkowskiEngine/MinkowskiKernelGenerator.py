@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Sequence
 from math import prod
-from typing import Union
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +13,18 @@ import torch
 from lockstep import _C
 
 from ._enums import RegionType
-from .MinkowskiCommon import convert_to_int_list
+from .MinkowskiCommon import StrideType, convert_to_int_list
 
 
-def _check_sizes(kernel_size) -> list[int]:
+def _check_sizes(kernel_size: Any) -> list[int]:
     sizes = [int(size) for size in kernel_size]
     assert all(size > 0 for size in sizes), f"kernel_size must be positive, got {sizes}"
     return sizes
 
 
-def get_kernel_volume(region_type, kernel_size, region_offset, axis_types, dimension) -> int:
+def get_kernel_volume(
+    region_type: RegionType, kernel_size: Any, region_offset: torch.Tensor | None, axis_types: Any, dimension: int
+) -> int:
     """The number of offsets of a kernel."""
     if region_type == RegionType.CUSTOM:
         assert region_offset is not None and region_offset.numel() > 0, (
@@ -48,20 +50,21 @@ def get_kernel_volume(region_type, kernel_size, region_offset, axis_types, dimen
 
 def convert_region_type(
     region_type: RegionType,
-    tensor_stride: Union[Sequence, np.ndarray, torch.IntTensor],
-    kernel_size: Union[Sequence, np.ndarray, torch.IntTensor],
-    up_stride: Union[Sequence, np.ndarray, torch.IntTensor],
-    dilation: Union[Sequence, np.ndarray, torch.IntTensor],
-    region_offset: Union[Sequence, np.ndarray, torch.IntTensor],
-    axis_types: Union[Sequence, np.ndarray, torch.IntTensor],
+    tensor_stride: Sequence | np.ndarray | torch.IntTensor,
+    kernel_size: Sequence | np.ndarray | torch.IntTensor,
+    up_stride: Sequence | np.ndarray | torch.IntTensor,
+    dilation: Sequence | np.ndarray | torch.IntTensor,
+    region_offset: Sequence | np.ndarray | torch.Tensor | None,
+    axis_types: Any,
     dimension: int,
     center: bool = True,
-):
+) -> tuple[RegionType, torch.Tensor, int]:
     """(region type, offsets as int32, which are empty unless given, the number of offsets)."""
-    if region_offset is not None and not isinstance(region_offset, torch.Tensor):
-        region_offset = torch.as_tensor(region_offset, dtype=torch.int32)
-    volume = get_kernel_volume(region_type, kernel_size, region_offset, axis_types, dimension)
-    return region_type, torch.IntTensor() if region_offset is None else region_offset, volume
+    offsets = region_offset
+    if offsets is not None and not isinstance(offsets, torch.Tensor):
+        offsets = torch.as_tensor(offsets, dtype=torch.int32)
+    volume = get_kernel_volume(region_type, kernel_size, offsets, axis_types, dimension)
+    return region_type, torch.IntTensor() if offsets is None else offsets, volume
 
 
 class KernelGenerator:
@@ -89,21 +92,21 @@ class KernelGenerator:
 
     def __init__(
         self,
-        kernel_size=-1,
-        stride=1,
-        dilation=1,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
         is_transpose: bool = False,
         region_type: RegionType = RegionType.HYPER_CUBE,
-        region_offsets: torch.Tensor = None,
+        region_offsets: torch.Tensor | None = None,
         expand_coordinates: bool = False,
-        axis_types=None,
-        dimension=-1,
-    ):
-        assert dimension > 0, f"dimension is {dimension}, expected a positive number of axes"
+        axis_types: Any = None,
+        dimension: int | None = -1,
+    ) -> None:
+        assert dimension is not None and dimension > 0, f"dimension is {dimension}, expected a positive number of axes"
         assert isinstance(region_type, RegionType), f"region_type is {region_type!r}, expected a RegionType"
         if region_offsets is not None and not isinstance(region_offsets, torch.Tensor):
             region_offsets = torch.as_tensor(region_offsets, dtype=torch.int32)
-        self.cache = {}
+        self.cache: dict[tuple[int, ...], tuple[RegionType, torch.Tensor, int]] = {}
         self.kernel_size = convert_to_int_list(kernel_size, dimension)
         self.kernel_stride = convert_to_int_list(stride, dimension)
         self.kernel_dilation = convert_to_int_list(dilation, dimension)
@@ -115,9 +118,9 @@ class KernelGenerator:
         # The name says the opposite; code that reads it expects this.
         self.requires_strided_coordinates = all(value == 1 for value in self.kernel_stride)
         self.expand_coordinates = expand_coordinates
-        self._geometries = {}
+        self._geometries: dict[tuple, _C.LayerGeometry] = {}
 
-    def get_kernel(self, tensor_stride, is_transpose):
+    def get_kernel(self, tensor_stride: Any, is_transpose: bool) -> tuple[RegionType, torch.Tensor, int]:
         """As convert_region_type, for inputs of this tensor stride."""
         assert len(tensor_stride) == self.dimension
         key = tuple(int(value) for value in tensor_stride)
@@ -159,22 +162,24 @@ class KernelGenerator:
             )
         return self._geometries["blocks", transposed]
 
-    def __getstate__(self):
-        caches = {"cache": {}, "_geometries": {}}
+    def __getstate__(self) -> dict:
+        caches: dict[str, dict] = {"cache": {}, "_geometries": {}}
         return {name: caches.get(name, getattr(self, name)) for name in self.__slots__}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict) -> None:
         for name, value in state.items():
             setattr(self, name, value)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"KernelGenerator(kernel_size={self.kernel_size}, stride={self.kernel_stride}, "
             f"dilation={self.kernel_dilation}, region_type={self.region_type}, volume={self.kernel_volume})"
         )
 
 
-def engine_region(region_type, kernel_size, dilation, offsets) -> _C.KernelRegion:
+def engine_region(
+    region_type: RegionType, kernel_size: list[int], dilation: list[int], offsets: torch.Tensor | None
+) -> _C.KernelRegion:
     """The engine's region. Lists have one value for each axis."""
     if region_type == RegionType.CUSTOM:
         assert offsets is not None and offsets.ndim == 2 and offsets.size(1) == len(dilation), (
@@ -194,7 +199,15 @@ class KernelRegion(
 
     __slots__ = ()
 
-    def __new__(cls, kernel_size, kernel_stride, kernel_dilation, region_type, offset, dimension):
+    def __new__(
+        cls,
+        kernel_size: StrideType,
+        kernel_stride: StrideType,
+        kernel_dilation: StrideType,
+        region_type: RegionType,
+        offset: torch.Tensor | None,
+        dimension: int,
+    ) -> KernelRegion:
         return super().__new__(
             cls,
             convert_to_int_list(kernel_size, dimension),
@@ -205,5 +218,5 @@ class KernelRegion(
             dimension,
         )
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"kernel_size:{self.kernel_size}, kernel_stride:{self.kernel_stride}, region_type:{self.region_type}"

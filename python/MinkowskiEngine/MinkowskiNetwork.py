@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch.nn as nn
 
@@ -10,14 +11,14 @@ import torch.nn as nn
 class MinkowskiNetwork(nn.Module, ABC):
     """A network over points of D axes, whose `forward` the user writes."""
 
-    def __init__(self, D):
+    def __init__(self, D: int) -> None:
         super().__init__()
         self.D = D
 
     @abstractmethod
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         """The network."""
 
-    def init(self, x):
+    def init(self, x: Any) -> None:
         """Makes the coordinates of all layers by one pass; the result is not kept."""
         self(x)

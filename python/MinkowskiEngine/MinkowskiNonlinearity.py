@@ -2,29 +2,28 @@
 """torch's own layers on features: each module holds the one of torch as `module`."""
 from __future__ import annotations
 
-from typing import Union
+from typing import Any
 
 import torch
 import torch.nn as nn
 
 from .MinkowskiCommon import MinkowskiModuleBase
-from .MinkowskiSparseTensor import SparseTensor
-from .MinkowskiTensorField import TensorField
+from .MinkowskiTensor import AnyTensor, Tensor
 
 
 class MinkowskiNonlinearityBase(MinkowskiModuleBase):
     """Applies MODULE(*args, **kwargs), a module of torch, to the features of a sparse tensor or a field."""
 
-    MODULE = None
+    MODULE: type[nn.Module]
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
         self.module = self.MODULE(*args, **kwargs)
 
-    def forward(self, input):
+    def forward(self, input: AnyTensor) -> AnyTensor:
         return input._like(self.module(input.F))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.__class__.__name__ + "()"
 
 
@@ -133,14 +132,15 @@ class MinkowskiAdaptiveLogSoftmaxWithLoss(MinkowskiNonlinearityBase):
     the features; log_prob(input) and predict(input) likewise give tensors."""
 
     MODULE = nn.AdaptiveLogSoftmaxWithLoss
+    module: nn.AdaptiveLogSoftmaxWithLoss
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: torch.Tensor) -> Any:  # type: ignore[override]
         return self.module(input.F, target)
 
-    def log_prob(self, input):
+    def log_prob(self, input: AnyTensor) -> AnyTensor:
         return input._like(self.module.log_prob(input.F))
 
-    def predict(self, input):
+    def predict(self, input: Tensor) -> torch.Tensor:
         return self.module.predict(input.F)
 
 
@@ -155,7 +155,7 @@ class MinkowskiAlphaDropout(MinkowskiNonlinearityBase):
 class MinkowskiSinusoidal(MinkowskiModuleBase):
     """sin(x kernel + bias) * coef, for features of sparse tensors and fields."""
 
-    def __init__(self, in_channel, out_channel):
+    def __init__(self, in_channel: int, out_channel: int) -> None:
         super().__init__()
         self.in_channel = in_channel
         self.out_channel = out_channel
@@ -163,5 +163,5 @@ class MinkowskiSinusoidal(MinkowskiModuleBase):
         self.bias = nn.Parameter(torch.rand(1, out_channel))
         self.coef = nn.Parameter(torch.rand(1, out_channel))
 
-    def forward(self, input: Union[SparseTensor, TensorField]):
+    def forward(self, input: AnyTensor) -> AnyTensor:
         return input._like(torch.sin(input.F.mm(self.kernel) + self.bias) * self.coef)

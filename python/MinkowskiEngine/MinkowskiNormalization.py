@@ -2,9 +2,13 @@
 """Normalisation layers."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import torch.distributed as dist
 import torch.nn as nn
 from torch.nn import Module
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from lockstep import _C
 from lockstep._C import CoordinateMapKey
@@ -13,9 +17,10 @@ from lockstep.sync_batch_norm import SyncBatchNorm
 from ._enums import PoolingMode
 from .MinkowskiBroadcast import MinkowskiBroadcastAddition, MinkowskiBroadcastMultiplication
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
-from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
 from .MinkowskiPooling import MinkowskiGlobalAvgPooling
 from .MinkowskiSparseTensor import SparseTensor
+from .MinkowskiTensor import AnyTensor
 
 
 class _BatchNorm1d(nn.BatchNorm1d):
@@ -39,16 +44,25 @@ class _BatchNorm1d(nn.BatchNorm1d):
 class MinkowskiBatchNorm(Module):
     """Batch norm of features [N, C] over all points, as `bn`; arguments are those of torch.nn.BatchNorm1d."""
 
-    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True):
+    bn: _BatchNorm
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
         super().__init__()
         self.bn = _BatchNorm1d(
             num_features, eps=eps, momentum=momentum, affine=affine, track_running_stats=track_running_stats
         )
 
-    def forward(self, input):
+    def forward(self, input: AnyTensor) -> AnyTensor:
         return input._like(self.bn(input.F))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         bn = self.bn
         return (
             f"{self.__class__.__name__}({bn.num_features}, eps={bn.eps}, momentum={bn.momentum}, affine={bn.affine}, "
@@ -61,9 +75,17 @@ class MinkowskiSyncBatchNorm(MinkowskiBatchNorm):
     (torch.distributed with any backend), or of the threads of lockstep.parallel.parallel_apply. A replica without points
     takes part. Elsewhere it is an ordinary batch norm."""
 
+    bn: SyncBatchNorm
+
     def __init__(
-        self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, process_group=None
-    ):
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: dist.ProcessGroup | None = None,
+    ) -> None:
         Module.__init__(self)
         self.bn = SyncBatchNorm(
             num_features,
@@ -74,11 +96,11 @@ class MinkowskiSyncBatchNorm(MinkowskiBatchNorm):
             process_group=process_group,
         )
 
-    def forward(self, input):
+    def forward(self, input: AnyTensor) -> AnyTensor:
         return input._like(self.bn(input.F))
 
     @classmethod
-    def convert_sync_batchnorm(cls, module, process_group=None):
+    def convert_sync_batchnorm(cls, module: nn.Module, process_group: dist.ProcessGroup | None = None) -> nn.Module:
         """The module with each MinkowskiBatchNorm in it replaced by a synchronised one, which takes over its parameters
         and buffers, the same objects."""
         if isinstance(module, MinkowskiBatchNorm) and not isinstance(module, MinkowskiSyncBatchNorm):
@@ -88,9 +110,9 @@ class MinkowskiSyncBatchNorm(MinkowskiBatchNorm):
             converted.train(module.training)
             return converted
         for name, child in module.named_children():
-            converted = cls.convert_sync_batchnorm(child, process_group)
-            if converted is not child:
-                setattr(module, name, converted)
+            new_child = cls.convert_sync_batchnorm(child, process_group)
+            if new_child is not child:
+                setattr(module, name, new_child)
         return module
 
 
@@ -99,20 +121,20 @@ class MinkowskiInstanceNormFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         in_feat: torch.Tensor,
         in_coords_key: CoordinateMapKey,
-        glob_coords_key: CoordinateMapKey = None,
-        coords_manager: CoordinateManager = None,
-        gpooling_mode=PoolingMode.GLOBAL_AVG_POOLING_KERNEL,
-    ):
-        return _C.instance_norm(in_feat, coords_manager._manager, in_coords_key, None, None, 1e-8)
+        glob_coords_key: CoordinateMapKey | None = None,
+        coords_manager: CoordinateManager | None = None,
+        gpooling_mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_KERNEL,
+    ) -> torch.Tensor:
+        return _C.instance_norm(in_feat, engine_manager(coords_manager), in_coords_key, None, None, 1e-8)
 
 
 class MinkowskiStableInstanceNorm(MinkowskiModuleBase):
     """Instance norm put together of poolings and broadcasts: `weight` and `bias` [1, C]."""
 
-    def __init__(self, num_features):
+    def __init__(self, num_features: int) -> None:
         super().__init__()
         self.num_features = num_features
         self.eps = 1e-6
@@ -125,14 +147,14 @@ class MinkowskiStableInstanceNorm(MinkowskiModuleBase):
         self.glob_times = MinkowskiBroadcastMultiplication()
         self.reset_parameters()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.__class__.__name__}(nchannels={self.num_features})"
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x):
+    def forward(self, x: SparseTensor) -> SparseTensor:
         minus_mean = self.mean_in(-x)
         variance = self.glob_mean(self.glob_sum(x, minus_mean) ** 2)
         inverse_deviation = variance._like((variance.F + self.eps).rsqrt())
@@ -143,7 +165,7 @@ class MinkowskiStableInstanceNorm(MinkowskiModuleBase):
 class MinkowskiInstanceNorm(MinkowskiModuleBase):
     """Each batch entry's channels to mean 0 and variance 1, times `weight`, plus `bias`, [1, C] each."""
 
-    def __init__(self, num_features):
+    def __init__(self, num_features: int) -> None:
         super().__init__()
         self.num_features = num_features
         self.weight = nn.Parameter(torch.ones(1, num_features))
@@ -151,18 +173,18 @@ class MinkowskiInstanceNorm(MinkowskiModuleBase):
         self.reset_parameters()
 
     @property
-    def inst_norm(self):
+    def inst_norm(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiInstanceNormFunction()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.__class__.__name__}(nchannels={self.num_features})"
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, input: SparseTensor):
+    def forward(self, input: SparseTensor) -> SparseTensor:
         assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
         normal = MinkowskiInstanceNormFunction.apply(input.F, input.coordinate_map_key, None, input._manager)
         return input._like(normal * self.weight + self.bias)

@@ -2,6 +2,8 @@
 """Pruning."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from lockstep import _C
@@ -9,7 +11,7 @@ from lockstep._C import CoordinateMapKey
 
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiConvolution import empty_key
-from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
 from .MinkowskiSparseTensor import SparseTensor
 
 
@@ -18,33 +20,33 @@ class MinkowskiPruningFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         in_feat: torch.Tensor,
         mask: torch.Tensor,
         in_coords_key: CoordinateMapKey,
-        out_coords_key: CoordinateMapKey = None,
-        coords_manager: CoordinateManager = None,
-    ):
+        out_coords_key: CoordinateMapKey | None = None,
+        coords_manager: CoordinateManager | None = None,
+    ) -> torch.Tensor:
         out_key = empty_key(out_coords_key, in_coords_key)
-        return _C.prune(in_feat, mask, coords_manager._manager, in_coords_key, out_key)
+        return _C.prune(in_feat, mask, engine_manager(coords_manager), in_coords_key, out_key)
 
 
 class MinkowskiPruning(MinkowskiModuleBase):
     """Keeps the points for which mask, bool [N], holds; they keep their order. None may be left."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
 
     @property
-    def pruning(self):
+    def pruning(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiPruningFunction()
 
-    def forward(self, input: SparseTensor, mask: torch.Tensor):
+    def forward(self, input: SparseTensor, mask: torch.Tensor) -> SparseTensor:
         assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
         out_key = CoordinateMapKey(input.coordinate_map_key.get_coordinate_size())
         features = MinkowskiPruningFunction.apply(input.F, mask, input.coordinate_map_key, out_key, input._manager)
         return SparseTensor._make(features, out_key, input._manager)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.__class__.__name__ + "()"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
@@ -16,6 +17,9 @@ from ._quantize import quantize_features, splat
 from .MinkowskiCommon import StrideType, convert_to_int_list
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiTensor import Tensor, check_arguments, manager_for
+
+if TYPE_CHECKING:
+    from .MinkowskiTensorField import TensorField
 
 
 class SparseTensor(Tensor):
@@ -30,22 +34,23 @@ class SparseTensor(Tensor):
     """
 
     _key_name = "coordinate_map_key"
+    coordinate_map_key: CoordinateMapKey
 
     def __init__(
         self,
         features: torch.Tensor,
-        coordinates: torch.Tensor = None,
+        coordinates: torch.Tensor | None = None,
         # optional coordinate related arguments
         tensor_stride: StrideType = 1,
-        coordinate_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
+        coordinate_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
         quantization_mode: SparseTensorQuantizationMode = SparseTensorQuantizationMode.RANDOM_SUBSAMPLE,
         # optional manager related arguments
-        allocator_type: GPUMemoryAllocatorType = None,
-        minkowski_algorithm: MinkowskiAlgorithm = None,
-        requires_grad=None,
-        device=None,
-    ):
+        allocator_type: GPUMemoryAllocatorType | None = None,
+        minkowski_algorithm: MinkowskiAlgorithm | None = None,
+        requires_grad: bool | None = None,
+        device: torch.device | str | int | None = None,
+    ) -> None:
         check_arguments(
             features, coordinates, coordinate_map_key, "coordinate_map_key", coordinate_manager, quantization_mode
         )
@@ -53,15 +58,15 @@ class SparseTensor(Tensor):
         if device is not None:
             features = features.to(device)
             coordinates = None if coordinates is None else coordinates.to(device)
-        self._D = coordinate_manager.D if coordinates is None else coordinates.size(1) - 1
-        self._manager = manager_for(coordinate_manager, self._D, coordinates, allocator_type, minkowski_algorithm)
+        self._manager = manager_for(coordinate_manager, coordinates, allocator_type, minkowski_algorithm)
+        self._D = self._manager.D
         self._batch_rows = None
         if coordinates is not None:
             assert features.is_cuda == coordinates.is_cuda, "Features and coordinates must have the same backend."
             key = CoordinateMapKey(convert_to_int_list(tensor_stride, self._D), "")
             coordinates, features, coordinate_map_key = self.initialize_coordinates(coordinates, features, key)
         else:
-            assert coordinate_map_key.is_key_set(), "The coordinate key must be valid."
+            assert coordinate_map_key is not None and coordinate_map_key.is_key_set(), "The coordinate key must be valid."
             points = self._manager.size(coordinate_map_key)
             assert len(features) == points, (
                 f"features have {len(features)} rows, expected {points}, as many as '{coordinate_map_key}' has points"
@@ -90,7 +95,9 @@ class SparseTensor(Tensor):
         made._C = self._C
         return made
 
-    def initialize_coordinates(self, coordinates, features, coordinate_map_key):
+    def initialize_coordinates(
+        self, coordinates: torch.Tensor, features: torch.Tensor, coordinate_map_key: CoordinateMapKey
+    ) -> tuple[torch.Tensor, torch.Tensor, CoordinateMapKey]:
         """Adds coordinates to the manager: (coordinates, features, key) of those that are different."""
         stride, string_id = coordinate_map_key.get_key()
         if self.quantization_mode == SparseTensorQuantizationMode.SPLAT_LINEAR_INTERPOLATION:
@@ -113,23 +120,23 @@ class SparseTensor(Tensor):
         return self.coordinate_map_key
 
     @property
-    def tensor_stride(self):
+    def tensor_stride(self) -> list[int]:
         """One value an axis. Setting it makes this tensor one of coordinates known by another stride."""
         return self.coordinate_map_key.get_tensor_stride()
 
     @tensor_stride.setter
-    def tensor_stride(self, stride):
+    def tensor_stride(self, stride: StrideType) -> None:
         stride = convert_to_int_list(stride, self._D)
         if stride != self.tensor_stride:
             self.coordinate_map_key, _ = self._manager.insert_and_map(self.C.cpu(), stride)
 
-    def _load_coordinates(self):
+    def _load_coordinates(self) -> torch.Tensor:
         return self._manager.get_coordinates(self.coordinate_map_key)
 
-    def _load_batch_rows(self):
+    def _load_batch_rows(self) -> list[torch.Tensor]:
         return self._manager.origin_map(self.coordinate_map_key)[1]
 
-    def _at_union(self, other, function):
+    def _at_union(self, other: Any, function: Callable[[Any, Any], Any]) -> SparseTensor:
         manager, mine, others = self._manager._manager, self.coordinate_map_key, other.coordinate_map_key
         assert self.tensor_stride == other.tensor_stride, (
             f"tensor strides are {self.tensor_stride} and {other.tensor_stride}, expected the same"
@@ -143,13 +150,15 @@ class SparseTensor(Tensor):
     # ---- shares of a batch, for lockstep.parallel -------------------------------------------------------------------
 
     @classmethod
-    def _of_entries(cls, features, coordinates, tensor_stride, entries) -> "SparseTensor":
+    def _of_entries(
+        cls, features: torch.Tensor, coordinates: torch.Tensor, tensor_stride: StrideType, entries: int
+    ) -> "SparseTensor":
         """A tensor with a manager of its own, which knows how many batch entries there are: the last may be empty."""
         manager = CoordinateManager(D=coordinates.size(1) - 1)
         manager._manager.batch_size = entries
         return cls._make(features, manager.insert_and_map(coordinates, tensor_stride)[0], manager)
 
-    def _scatter(self, devices):
+    def _scatter(self, devices: Sequence[torch.device]) -> list[SparseTensor]:
         """Runs of batch entries, each counted from 0; rows keep their order."""
         rows, shares = self._batchwise_row_indices, []
         for number, device in enumerate(devices):
@@ -160,7 +169,7 @@ class SparseTensor(Tensor):
             shares.append(self._of_entries(self._F[mine].to(device), coordinates, self.tensor_stride, len(run)))
         return shares
 
-    def _gather(self, parts, device):
+    def _gather(self, parts: Sequence[SparseTensor], device: torch.device) -> SparseTensor:
         """The batch that shares were cut from."""
         coordinates, entries = [], 0
         for part in parts:
@@ -174,7 +183,12 @@ class SparseTensor(Tensor):
 
     # ---- as tensors of torch ----------------------------------------------------------------------------------------
 
-    def sparse(self, min_coords=None, max_coords=None, contract_coords=True):
+    def sparse(
+        self,
+        min_coords: torch.Tensor | Sequence[int] | None = None,
+        max_coords: torch.Tensor | Sequence[int] | None = None,
+        contract_coords: bool = True,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """As a sparse COO tensor of torch, [batches, extents..., C].
 
         min_coords, max_coords (int32 [D], multiples of the tensor stride, the maximum included): where it begins, by
@@ -199,7 +213,12 @@ class SparseTensor(Tensor):
         made = torch.sparse_coo_tensor(index, self._F, size)
         return made, low, stride
 
-    def dense(self, shape=None, min_coordinate=None, contract_stride=True):
+    def dense(
+        self,
+        shape: Sequence[int] | None = None,
+        min_coordinate: torch.Tensor | Sequence[int] | int | None = None,
+        contract_stride: bool = True,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """As a dense tensor [batches, C, extents...], zero where there is no point.
 
         shape (torch.Size): by default up to the largest coordinate; its channels are those of the features.
@@ -233,18 +252,18 @@ class SparseTensor(Tensor):
 
     # ---- points -----------------------------------------------------------------------------------------------------
 
-    def slice(self, X):
+    def slice(self, X: TensorField) -> TensorField:
         """A tensor field of X's points, each with the features of its voxel in this tensor."""
         from .MinkowskiTensorField import TensorField
 
         assert isinstance(X, TensorField), f"X is a {type(X).__name__}, expected a TensorField"
         return X._like(_C.take_rows(self._F, X._rows_in(self)))
 
-    def cat_slice(self, X):
+    def cat_slice(self, X: TensorField) -> TensorField:
         """As slice(X), with X's own features behind."""
         return X._like(torch.cat((self.slice(X).F, X.F), dim=1))
 
-    def interpolate(self, X):
+    def interpolate(self, X: TensorField) -> TensorField:
         """A tensor field of X's points, with features interpolated linearly from this tensor's around them. Of a field
         that was splat() onto this tensor, its weights are used again."""
         from .MinkowskiTensorField import TensorField
@@ -254,24 +273,24 @@ class SparseTensor(Tensor):
         rows, points, weights = known or self._manager.interpolation_map_weight(self.coordinate_map_key, X.C)
         return X._like(_C.spmm(points, rows, weights.to(self._F.dtype), len(X), self._F))
 
-    def features_at_coordinates(self, query_coordinates: torch.Tensor):
+    def features_at_coordinates(self, query_coordinates: torch.Tensor) -> torch.Tensor:
         """Features [M, C] at points [M, 1 + D], interpolated linearly; corners that this tensor lacks count as zero."""
         points = query_coordinates.to(torch.float64)
         rows, numbers, weights = self._manager.interpolation_map_weight(self.coordinate_map_key, points)
         return _C.spmm(numbers, rows, weights.to(self._F.dtype), len(points), self._F)
 
 
-def _warn_of_points_off_the_grid(coordinates, stride):
+def _warn_of_points_off_the_grid(coordinates: torch.Tensor, stride: list[int]) -> None:
     steps = torch.tensor(stride, dtype=torch.int32).clamp(min=1)
     if (steps > 1).any() and (coordinates[:, 1:] % steps.to(coordinates.device)).any():
         warnings.warn(f"some coordinates are no multiples of the tensor stride {stride}; layers will pass over them")
 
 
-def _divide(values, stride):
+def _divide(values: torch.Tensor, stride: torch.Tensor) -> torch.Tensor:
     return torch.div(values, stride.clamp(min=1), rounding_mode="floor").int()
 
 
-def _axis_values(values, dimension, stride, name) -> torch.Tensor:
+def _axis_values(values: Any, dimension: int, stride: torch.Tensor, name: str) -> torch.Tensor:
     """int32 [1, D], checked to be multiples of the tensor stride."""
     row = torch.as_tensor(0 if values is None else values, dtype=torch.int32).cpu()
     if row.ndim == 0:
@@ -284,13 +303,18 @@ def _axis_values(values, dimension, stride, name) -> torch.Tensor:
     return row
 
 
-def _check_input(input, dimension: int):
+def _check_input(input: SparseTensor, dimension: int) -> None:
     """What a layer of so many axes wants of its input."""
     assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
     assert input.D == dimension, f"input has {input.D} axes, expected {dimension}"
 
 
-def _get_coordinate_map_key(input, coordinates=None, tensor_stride=1, expand_coordinates=False) -> CoordinateMapKey:
+def _get_coordinate_map_key(
+    input: Tensor,
+    coordinates: torch.Tensor | CoordinateMapKey | SparseTensor | None = None,
+    tensor_stride: StrideType = 1,
+    expand_coordinates: bool = False,
+) -> CoordinateMapKey:
     """Where a layer is to put its outputs: at the coordinates given (a tensor, a key, or another sparse tensor), or, an
     empty key, where the layer says."""
     if coordinates is None or expand_coordinates:

@@ -2,10 +2,6 @@
 """The tensor field: features at real points, as they were measured."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Union
-
-import numpy as np
 import torch
 
 from lockstep._C import CoordinateMapKey
@@ -26,22 +22,23 @@ class TensorField(Tensor):
     """
 
     _key_name = "coordinate_field_map_key"
+    coordinate_field_map_key: CoordinateMapKey
 
     def __init__(
         self,
         features: torch.Tensor,
-        coordinates: torch.Tensor = None,
+        coordinates: torch.Tensor | None = None,
         # optional coordinate related arguments
         tensor_stride: StrideType = 1,
-        coordinate_field_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
+        coordinate_field_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
         quantization_mode: SparseTensorQuantizationMode = SparseTensorQuantizationMode.UNWEIGHTED_AVERAGE,
         # optional manager related arguments
-        allocator_type: GPUMemoryAllocatorType = None,
-        minkowski_algorithm: MinkowskiAlgorithm = None,
-        requires_grad=None,
-        device=None,
-    ):
+        allocator_type: GPUMemoryAllocatorType | None = None,
+        minkowski_algorithm: MinkowskiAlgorithm | None = None,
+        requires_grad: bool | None = None,
+        device: torch.device | str | int | None = None,
+    ) -> None:
         key = coordinate_field_map_key
         check_arguments(
             features, coordinates, key, "coordinate_field_map_key", coordinate_manager, quantization_mode
@@ -51,15 +48,15 @@ class TensorField(Tensor):
         if device is not None:
             features = features.to(device)
             coordinates = None if coordinates is None else coordinates.to(device)
-        self._D = coordinate_manager.D if coordinates is None else coordinates.size(1) - 1
-        self._manager = manager_for(coordinate_manager, self._D, coordinates, allocator_type, minkowski_algorithm)
+        self._manager = manager_for(coordinate_manager, coordinates, allocator_type, minkowski_algorithm)
+        self._D = self._manager.D
         if coordinates is not None:
             assert features.is_cuda == coordinates.is_cuda, "Features and coordinates must have the same backend."
             if not coordinates.is_floating_point():
                 coordinates = coordinates.float()
             key = self._manager.insert_field(coordinates, convert_to_int_list(tensor_stride, self._D), "")
         else:
-            assert key.is_key_set(), "The coordinate field map key must be valid."
+            assert key is not None and key.is_key_set(), "The coordinate field map key must be valid."
             points = len(self._manager.get_coordinate_field(key))
             assert len(features) == points, (
                 f"features have {len(features)} rows, expected {points}, as many as '{key}' has points"
@@ -70,8 +67,8 @@ class TensorField(Tensor):
         self._C = coordinates
         self.coordinate_field_map_key = key
         self._batch_rows = None
-        self._inverse_mapping = {}
-        self._splat = {}
+        self._inverse_mapping: dict[CoordinateMapKey, torch.Tensor] = {}
+        self._splat: dict[CoordinateMapKey, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
 
     def _like(self, features: torch.Tensor) -> "TensorField":
         made = self.__class__.__new__(self.__class__)
@@ -94,18 +91,18 @@ class TensorField(Tensor):
         """The same as `coordinates`."""
         return self.coordinates
 
-    def _load_coordinates(self):
+    def _load_coordinates(self) -> torch.Tensor:
         return self._manager.get_coordinate_field(self.coordinate_field_map_key)
 
-    def _load_batch_rows(self):
+    def _load_batch_rows(self) -> list[torch.Tensor]:
         return self._manager.origin_field_map(self.coordinate_field_map_key)[1]
 
     def sparse(
         self,
-        tensor_stride: Union[int, Sequence, np.array] = 1,
-        coordinate_map_key: CoordinateMapKey = None,
-        quantization_mode: SparseTensorQuantizationMode = None,
-    ):
+        tensor_stride: StrideType = 1,
+        coordinate_map_key: CoordinateMapKey | None = None,
+        quantization_mode: SparseTensorQuantizationMode | None = None,
+    ) -> SparseTensor:
         """The sparse tensor of the voxels that the points fall into, or of those of a key.
 
         Features of points in one voxel become one as quantization_mode says (the field's, by default); with a key,
@@ -122,7 +119,7 @@ class TensorField(Tensor):
         self._inverse_mapping[key] = inverse
         return SparseTensor._make(quantize_features(self._F, unique, inverse, mode), key, self._manager)
 
-    def _sparse_at(self, key, mode):
+    def _sparse_at(self, key: CoordinateMapKey, mode: SparseTensorQuantizationMode) -> SparseTensor:
         rows, points = self._manager.field_to_sparse_map(self.coordinate_field_map_key, key)
         # The voxels that have points, then put where they belong.
         used, inverse = torch.unique(rows, return_inverse=True)
@@ -134,14 +131,14 @@ class TensorField(Tensor):
         made = made.index_copy(0, used.to(self.device), features)
         return SparseTensor._make(made, key, self._manager)
 
-    def splat(self):
+    def splat(self) -> SparseTensor:
         """The sparse tensor of all corners of the grid around the points, with features spread over them linearly.
         SparseTensor.interpolate() is the way back."""
         features, key, kept = splat(self._F, self.C, self._manager, 1)
         self._splat[key] = kept
         return SparseTensor._make(features, key, self._manager)
 
-    def inverse_mapping(self, sparse_tensor_map_key: CoordinateMapKey):
+    def inverse_mapping(self, sparse_tensor_map_key: CoordinateMapKey) -> torch.Tensor:
         """The row of a coordinate map that each point falls into, int64 [N]; -1 where there is none."""
         if sparse_tensor_map_key not in self._inverse_mapping:
             rows = self._manager._find_voxels(self.coordinate_field_map_key, sparse_tensor_map_key)

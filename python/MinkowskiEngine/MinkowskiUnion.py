@@ -2,6 +2,10 @@
 """The union."""
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
@@ -16,12 +20,12 @@ class MinkowskiUnionFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         in_coords_keys: list,
         out_coords_key: CoordinateMapKey,
         coordinate_manager: CoordinateManager,
-        *in_feats,
-    ):
+        *in_feats: torch.Tensor,
+    ) -> torch.Tensor:
         assert isinstance(in_feats, (list, tuple)), "Input must be a collection of Tensors"
         assert len(in_feats) > 1, f"input must be a set with at least 2 Tensors, got {len(in_feats)}"
         assert len(in_feats) == len(in_coords_keys), (
@@ -33,15 +37,15 @@ class MinkowskiUnionFunction(EngineFunction):
 class MinkowskiUnion(MinkowskiModuleBase):
     """The sum of two or more sparse tensors of one manager at the union of their coordinates."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
 
     @property
-    def union(self):
+    def union(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiUnionFunction()
 
-    def forward(self, *inputs):
+    def forward(self, *inputs: SparseTensor) -> SparseTensor:
         assert len(inputs) > 1, f"The number of inputs must be greater than 1, got {len(inputs)}"
         for each in inputs:
             assert isinstance(each, SparseTensor), f"Inputs must be sparse tensors, got a {type(each).__name__}"
@@ -51,5 +55,5 @@ class MinkowskiUnion(MinkowskiModuleBase):
         features = MinkowskiUnionFunction.apply(keys, out_key, inputs[0]._manager, *(each.F for each in inputs))
         return SparseTensor._make(features, out_key, inputs[0]._manager)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.__class__.__name__ + "()"

@@ -156,7 +156,7 @@ def cudart_version() -> int:
     return cuda_version()
 
 
-def get_gpu_memory_info():
+def get_gpu_memory_info() -> tuple[int, int]:
     """(free, total) bytes of the current GPU. Raises RuntimeError where there is none."""
     if not _torch.cuda.is_available():
         raise RuntimeError("there is no GPU, expected one")

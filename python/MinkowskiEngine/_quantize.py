@@ -5,12 +5,16 @@ from __future__ import annotations
 import torch
 
 from lockstep import _C
+from lockstep._C import CoordinateMapKey
 
 from ._enums import SparseTensorQuantizationMode
-from .MinkowskiCommon import convert_to_int_list
+from .MinkowskiCommon import StrideType, convert_to_int_list
+from .MinkowskiCoordinateManager import CoordinateManager
 
 
-def quantize_features(features, unique, inverse, mode) -> torch.Tensor:
+def quantize_features(
+    features: torch.Tensor, unique: torch.Tensor, inverse: torch.Tensor, mode: SparseTensorQuantizationMode
+) -> torch.Tensor:
     """Features [N, C] of points as features [M, C] of the different coordinates among them."""
     if len(unique) == len(features):
         return features
@@ -31,7 +35,13 @@ def quantize_features(features, unique, inverse, mode) -> torch.Tensor:
     return _C.pool_pairs(features, pooling, torch.arange(len(features)), inverse, len(unique))
 
 
-def splat(features, points, manager, tensor_stride, string_id=""):
+def splat(
+    features: torch.Tensor,
+    points: torch.Tensor,
+    manager: CoordinateManager,
+    tensor_stride: StrideType,
+    string_id: str = "",
+) -> tuple[torch.Tensor, CoordinateMapKey, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Spreads features of real points linearly over the corners of the grid around them.
 
     Returns (features, key) and (rows of the map, numbers of the points, weights)."""

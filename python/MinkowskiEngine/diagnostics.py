@@ -10,7 +10,7 @@ import torch
 import lockstep
 
 
-def print_diagnostics():
+def print_diagnostics() -> None:
     """Prints versions of the system, Python, torch, CUDA and this package."""
     from . import __version__
 

@@ -2,6 +2,8 @@
 """Products of sparse matrices and features."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from lockstep import _C
@@ -26,7 +28,7 @@ def spmm(
     return _C.spmm(rows.long().cpu(), cols.long().cpu(), vals, int(size[0]), mat)
 
 
-def _check(rows, cols, size, mat):
+def _check(rows: torch.Tensor, cols: torch.Tensor, size: torch.Size, mat: torch.Tensor) -> None:
     assert len(rows) == len(cols), f"rows and cols must have the same length, got {len(rows)} and {len(cols)}"
     assert len(size) == 2 and size[1] == len(mat), f"size is {tuple(size)}, expected [rows, {len(mat)}]"
 
@@ -36,14 +38,14 @@ class MinkowskiSPMMFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         rows: torch.Tensor,
         cols: torch.Tensor,
         vals: torch.Tensor,
         size: torch.Size,
         mat: torch.Tensor,
         cuda_spmm_alg: int = 1,
-    ):
+    ) -> torch.Tensor:
         return spmm(rows, cols, vals, size, mat)
 
 
@@ -52,12 +54,12 @@ class MinkowskiSPMMAverageFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         rows: torch.Tensor,
         cols: torch.Tensor,
         size: torch.Size,
         mat: torch.Tensor,
         cuda_spmm_alg: int = 1,
-    ):
+    ) -> torch.Tensor:
         _check(rows, cols, size, mat)
         return _C.pool_pairs(mat, _C.Pooling.average, cols.long().cpu(), rows.long().cpu(), int(size[0]))

@@ -4,7 +4,7 @@
 A sum of floating-point numbers depends on its order. Here the order is that of the balanced binary tree over the
 replicas' numbers, wherever they run: the same bits on 1, 2 or R processes.
 """
-from typing import Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ __all__ = ["Replicas", "canonical_hook"]
 class _Nodes:
     """Where R replicas run, and the nodes of the tree that each process contributes."""
 
-    def __init__(self, replicas: int, processes: int):
+    def __init__(self, replicas: int, processes: int) -> None:
         if replicas < processes:
             raise ValueError(f"there are {replicas} replicas on {processes} processes, expected one each at least")
         self.replicas = replicas
@@ -37,7 +37,7 @@ class _Nodes:
         return _complete(list(zip(spans, nodes)), 0, self.replicas)
 
 
-def _complete(nodes, begin: int, end: int) -> torch.Tensor:
+def _complete(nodes: List[tuple], begin: int, end: int) -> torch.Tensor:
     """The tree's node [begin, end), put together of the nodes below it that there are."""
     for span, value in nodes:
         if span == (begin, end):
@@ -49,7 +49,7 @@ def _complete(nodes, begin: int, end: int) -> torch.Tensor:
 class _Exchange:
     """One bucket on its way: each process owns a slice, gets all nodes of it, adds them and gives the sum to all."""
 
-    def __init__(self, nodes: _Nodes, mine: List[torch.Tensor], group):
+    def __init__(self, nodes: _Nodes, mine: List[torch.Tensor], group: Optional[dist.ProcessGroup]) -> None:
         self.nodes, self.group, self.like = nodes, group, mine[0]
         self.rank, self.processes = groups.rank_of(group), groups.size_of(group)
         self.length = -(-mine[0].numel() // self.processes)
@@ -105,8 +105,8 @@ class Replicas:
     replicas at once, synchronised batch norms, want one replica a process.
     """
 
-    def __init__(self, model: DistributedDataParallel, replicas: Optional[int] = None):
-        self.group = model.process_group
+    def __init__(self, model: DistributedDataParallel, replicas: Optional[int] = None) -> None:
+        self.group: Optional[dist.ProcessGroup] = model.process_group
         self.model = model
         self.nodes = _Nodes(replicas or groups.size_of(self.group), groups.size_of(self.group))
         self.block = self.nodes.blocks[groups.rank_of(self.group)]
@@ -140,7 +140,7 @@ class Replicas:
                 f"{len(leaves)} replicas have done their backward pass, expected {len(self.block)}: loop over Replicas"
             )
         mine = self.nodes.merge(leaves, self.block)
-        devices = [last.device] if last.is_cuda else []
+        devices: List[Union[int, str, torch.device]] = [last.device] if last.is_cuda else []
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
         self._under_way.append((future, last, _Exchange(self.nodes, mine, self.group)))
         if bucket.is_last():
@@ -175,14 +175,14 @@ _states: Dict[object, Replicas] = {}
 class _OneEach(Replicas):
     """One replica a process: plain DistributedDataParallel."""
 
-    def __init__(self, group):
+    def __init__(self, group: Optional[dist.ProcessGroup]) -> None:
         self.group = group
         self.nodes = _Nodes(groups.size_of(group), groups.size_of(group))
         self.block = self.nodes.blocks[groups.rank_of(group)]
         self._kept, self._under_way = [], []
 
 
-def canonical_hook(state: Optional[object], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def canonical_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """A communication hook: gradients averaged over replicas in the canonical tree's order.
 
         model = DistributedDataParallel(net)

@@ -2,9 +2,10 @@
 """Whether all processes still hold the same model."""
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Any, Dict, List, Optional
 
 import torch
+import torch.distributed as dist
 
 from . import groups
 
@@ -14,7 +15,7 @@ __all__ = ["DivergenceError", "DivergenceWatch", "divergence_watch"]
 class DivergenceError(RuntimeError):
     """Processes hold different weights. `tensors`: their names; `ranks`: those that differ from rank 0, by name."""
 
-    def __init__(self, message: str, tensors: List[str], ranks: Dict[str, List[int]]):
+    def __init__(self, message: str, tensors: List[str], ranks: Dict[str, List[int]]) -> None:
         super().__init__(message)
         self.tensors, self.ranks = tensors, ranks
 
@@ -32,14 +33,14 @@ def fingerprint(tensor: torch.Tensor) -> int:
 class DivergenceWatch:
     """Compares all processes' parameters and buffers before every `every`-th forward pass. See divergence_watch()."""
 
-    def __init__(self, model: torch.nn.Module, every: int, buffers: bool, group):
+    def __init__(self, model: torch.nn.Module, every: int, buffers: bool, group: Optional[dist.ProcessGroup]) -> None:
         if every < 1:
             raise ValueError(f"every is {every}, expected 1 or more")
         self.model, self.every, self.buffers, self.group = model, every, buffers, group
         self.passes = 0
         self._handle = model.register_forward_pre_hook(self._count)
 
-    def _count(self, module, inputs) -> None:
+    def _count(self, module: torch.nn.Module, inputs: Any) -> None:
         if module.training:
             self.passes += 1
             if self.passes % self.every == 0:
@@ -47,7 +48,7 @@ class DivergenceWatch:
 
     def check(self) -> None:
         """Compares now. All processes call it. Raises DivergenceError on all of them where they differ."""
-        tensors = dict(self.model.named_parameters())
+        tensors: Dict[str, torch.Tensor] = dict(self.model.named_parameters())
         if self.buffers:
             tensors.update(self.model.named_buffers())
         prints = torch.tensor([fingerprint(each) for each in tensors.values()], dtype=torch.int64)
@@ -72,7 +73,9 @@ class DivergenceWatch:
         self._handle.remove()
 
 
-def divergence_watch(model: torch.nn.Module, every: int = 100, buffers: bool = False, group=None) -> DivergenceWatch:
+def divergence_watch(
+    model: torch.nn.Module, every: int = 100, buffers: bool = False, group: Optional[dist.ProcessGroup] = None
+) -> DivergenceWatch:
     """Raises DivergenceError on all processes as soon as their copies of a model differ in a bit.
 
     Looks before every `every`-th forward pass in training: 8 bytes a tensor are exchanged. Running statistics of

@@ -12,15 +12,15 @@ def is_there() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def rank_of(group=None) -> int:
+def rank_of(group: Optional[dist.ProcessGroup] = None) -> int:
     return dist.get_rank(group) if is_there() else 0
 
 
-def size_of(group=None) -> int:
+def size_of(group: Optional[dist.ProcessGroup] = None) -> int:
     return dist.get_world_size(group) if is_there() else 1
 
 
-def _device(group) -> torch.device:
+def _device(group: Optional[dist.ProcessGroup]) -> torch.device:
     """Where the group's backend wants tensors."""
     if dist.get_backend(group) == "nccl":
         return torch.device("cuda", torch.cuda.current_device())

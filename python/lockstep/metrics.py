@@ -13,6 +13,11 @@ seen nothing takes part.
 """
 from __future__ import annotations
 
+from typing import Optional
+
+import torch
+import torch.distributed as dist
+
 from . import _C, groups
 from ._C import Accuracy, ConfusionMatrix, FeatureMoments, Mean, MeanIoU, Metric, TopK, frechet_distance
 
@@ -29,13 +34,13 @@ __all__ = [
 ]
 
 
-def _all_merge(self: Metric, group=None) -> Metric:
+def _all_merge(self: Metric, group: Optional[dist.ProcessGroup] = None) -> Metric:
     """Becomes what all processes of the group have seen together, and returns itself. All of them call it."""
     self.merge(groups.all_gather(self.state(), group))
     return self
 
 
-_C.Metric.all_merge = _all_merge
+_C.Metric.all_merge = _all_merge  # type: ignore[method-assign]
 
 
 class FrechetDistance:
@@ -45,16 +50,16 @@ class FrechetDistance:
     side.
     """
 
-    def __init__(self, features: int):
+    def __init__(self, features: int) -> None:
         self.real, self.fake = FeatureMoments(features), FeatureMoments(features)
 
-    def add_real(self, features) -> None:
+    def add_real(self, features: torch.Tensor) -> None:
         self.real.add(features)
 
-    def add_fake(self, features) -> None:
+    def add_fake(self, features: torch.Tensor) -> None:
         self.fake.add(features)
 
-    def all_merge(self, group=None) -> "FrechetDistance":
+    def all_merge(self, group: Optional[dist.ProcessGroup] = None) -> "FrechetDistance":
         self.real.all_merge(group)
         self.fake.all_merge(group)
         return self

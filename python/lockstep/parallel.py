@@ -11,7 +11,7 @@ batch norms (lockstep.SyncBatchNorm, MinkowskiSyncBatchNorm) meet across the thr
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 import torch.nn as nn
@@ -32,7 +32,7 @@ class _Broadcast(torch.autograd.Function):
     """Parameters -> R times the same on each device; gradients are added as the tree says."""
 
     @staticmethod
-    def forward(ctx, devices, *params):
+    def forward(ctx: Any, devices: List[torch.device], *params: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         ctx.devices = [param.device for param in params]
         return tuple(
             param.to(device) if param.device != device else param.detach().view_as(param)
@@ -41,7 +41,7 @@ class _Broadcast(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> tuple:
         count = len(ctx.devices)
         sums = []
         for i, device in enumerate(ctx.devices):
@@ -70,7 +70,7 @@ def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> 
     ]
 
 
-def _replica(network: Module, params, copies, device: torch.device, number: int) -> Module:
+def _replica(network: Module, params: Any, copies: Any, device: torch.device, number: int) -> Module:
     own = {id(param): copy for param, copy in zip(params, copies)}
     buffers = {
         id(buffer): buffer if number == 0 and buffer.device == device else buffer.detach().to(device, copy=True)
@@ -134,28 +134,28 @@ def parallel_apply(
     return results
 
 
-def _on(device: Optional[torch.device]):
+def _on(device: Optional[torch.device]) -> Any:
     return torch.cuda.device(device if device is not None and device.type == "cuda" else -1)
 
 
 class _Modes:
     """The caller's thread-local modes, entered by each replica's thread."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._grad = torch.is_grad_enabled()
         self._autocast = [
             (kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
         ]
         self._local = threading.local()
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         # Without the cache, which all threads would share.
         scopes = [torch.autocast(kind, dtype=dtype, cache_enabled=False) for kind, dtype in self._autocast]
         self._local.scopes = [torch.set_grad_enabled(self._grad), *scopes]
         for scope in self._local.scopes:
             scope.__enter__()
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         for scope in reversed(self._local.scopes):
             scope.__exit__(*error)
 
@@ -200,8 +200,8 @@ def scatter(inputs: Any, devices: Sequence[Any], dim: int = 0) -> List[Any]:
     if hasattr(inputs, "_scatter"):
         return inputs._scatter(targets)
     if isinstance(inputs, dict):
-        shares = {key: scatter(value, targets, dim) for key, value in inputs.items()}
-        return [type(inputs)((key, parts[r]) for key, parts in shares.items()) for r in range(len(targets))]
+        by_key = {key: scatter(value, targets, dim) for key, value in inputs.items()}
+        return [type(inputs)((key, parts[r]) for key, parts in by_key.items()) for r in range(len(targets))]
     if isinstance(inputs, (tuple, list)):
         shares = [scatter(each, targets, dim) for each in inputs]
         rows = [[part[r] for part in shares] for r in range(len(targets))]

@@ -17,7 +17,7 @@ class Meeting:
     """Where the threads of `replicas` replicas meet: each brings something, the last one to come computes every
     replica's result."""
 
-    def __init__(self, replicas: int):
+    def __init__(self, replicas: int) -> None:
         self.replicas = replicas
         self._condition = threading.Condition()
         self._brought: dict[int, Any] = {}
@@ -44,6 +44,7 @@ class Meeting:
                 self._check_left()
                 self._condition.wait_for(lambda: self._results is not None or self._stopped)
                 self._check()
+            assert self._results is not None
             result = self._results[replica]
             self._taken += 1
             if self._taken == self.replicas:
@@ -83,7 +84,7 @@ class Meeting:
 class Peers:
     """The replica that a thread runs, and where it meets the others."""
 
-    def __init__(self, meeting: Meeting, replica: int):
+    def __init__(self, meeting: Meeting, replica: int) -> None:
         self.meeting, self.replica, self.replicas = meeting, replica, meeting.replicas
 
     def meet(self, mine: Any, joint: Callable[[Sequence[Any]], Sequence[Any]]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Sized, Union
 
+import torch.distributed as dist
 from torch.utils.data import Sampler
 
 from . import groups
@@ -50,8 +51,8 @@ class ExactSampler(Sampler[List[int]]):
         drop_last: bool = False,
         rank: Optional[int] = None,
         processes: Optional[int] = None,
-        group=None,
-    ):
+        group: Optional[dist.ProcessGroup] = None,
+    ) -> None:
         examples = data if isinstance(data, int) else len(data)
         if order is None:
             order = Order.shuffled(examples, seed) if shuffle else Order.sequential(examples)

@@ -8,7 +8,7 @@ empty.
 from __future__ import annotations
 
 import copy
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -20,7 +20,7 @@ from .peers import current_peers
 _ops = torch.ops.lockstep_sparse
 
 
-def _gather_rows(mine: torch.Tensor, group, counts: Optional[List[int]]) -> torch.Tensor:
+def _gather_rows(mine: torch.Tensor, group: Optional[dist.ProcessGroup], counts: Optional[List[int]]) -> torch.Tensor:
     """The rows of all processes, one process after the other. `counts`: how many each has; None where there is no
     group."""
     if counts is None:
@@ -32,7 +32,7 @@ def _gather_rows(mine: torch.Tensor, group, counts: Optional[List[int]]) -> torc
     return torch.cat([part[:count] for part, count in zip(parts, counts)])
 
 
-def _counts(replicas: int, group, device) -> Optional[List[int]]:
+def _counts(replicas: int, group: Optional[dist.ProcessGroup], device: torch.device) -> Optional[List[int]]:
     """How many replicas each process of the group runs."""
     if group is None or dist.get_world_size(group) == 1:
         return None
@@ -46,7 +46,15 @@ class _JointBatchNorm(torch.autograd.Function):
     """The batch norms of this process's replicas as one node: x_0, ..., weight_0, ..., bias_0, ... -> y_0, ..."""
 
     @staticmethod
-    def forward(ctx, group, moved, momentum, eps, replicas, *tensors):
+    def forward(
+        ctx: Any,
+        group: Optional[dist.ProcessGroup],
+        moved: Any,
+        momentum: float,
+        eps: float,
+        replicas: int,
+        *tensors: torch.Tensor,
+    ) -> Tuple[torch.Tensor, ...]:
         xs, weights = tensors[:replicas], tensors[replicas : 2 * replicas]
         biases = tensors[2 * replicas :]
         device = xs[0].device
@@ -65,17 +73,17 @@ class _JointBatchNorm(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: Optional[torch.Tensor]) -> tuple:
         mean, inverse, *rest = ctx.saved_tensors
         xs, weights = rest[: ctx.replicas], rest[ctx.replicas :]
-        grads = [torch.zeros_like(x) if g is None else g.contiguous() for g, x in zip(grads, xs)]
+        dys = [torch.zeros_like(x) if g is None else g.contiguous() for g, x in zip(grads, xs)]
         at = [(mean.to(x.device), inverse.to(x.device)) for x in xs]
-        own = [_ops.normalize_sums(g, x, *where) for g, x, where in zip(grads, xs, at)]
+        own = [_ops.normalize_sums(dy, x, *where) for dy, x, where in zip(dys, xs, at)]
         gathered = _gather_rows(torch.stack([sums.to(mean.device) for sums in own]), ctx.group, ctx.counts)
         means = _C.sum_as_tree(gathered) / ctx.count
         dxs = [
-            _ops.normalize_gradient(g, x, *where, weight.double() * where[1], means.to(x.device))
-            for g, x, weight, where in zip(grads, xs, weights, at)
+            _ops.normalize_gradient(dy, x, *where, weight.double() * where[1], means.to(x.device))
+            for dy, x, weight, where in zip(dys, xs, weights, at)
         ]
         dweights = [sums[1].to(weight.dtype) for sums, weight in zip(own, weights)]
         dbiases = [sums[0].to(weight.dtype) for sums, weight in zip(own, weights)]
@@ -97,10 +105,10 @@ class SyncBatchNorm(_BatchNorm):
         momentum: Optional[float] = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        process_group=None,
-        device=None,
-        dtype=None,
-    ):
+        process_group: Optional[dist.ProcessGroup] = None,
+        device: Any = None,
+        dtype: Optional[torch.dtype] = None,
+    ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
         self.process_group = process_group
 
@@ -153,14 +161,16 @@ class SyncBatchNorm(_BatchNorm):
         mine, peers = (x, weight, bias, statistics), current_peers()
         return joint([mine])[0] if peers is None else peers.meet(mine, joint)
 
-    def _group(self):
+    def _group(self) -> Optional[dist.ProcessGroup]:
         """The process group to synchronise over; None where there is none."""
         if not (dist.is_available() and dist.is_initialized()):
             return None
         return self.process_group if self.process_group is not None else dist.group.WORLD
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: torch.nn.Module, process_group=None) -> torch.nn.Module:
+    def convert_sync_batchnorm(
+        cls, module: torch.nn.Module, process_group: Optional[dist.ProcessGroup] = None
+    ) -> torch.nn.Module:
         """The module with each batch norm of torch in it replaced by this one, which takes over its parameters and
         buffers, the same objects."""
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
@@ -169,12 +179,12 @@ class SyncBatchNorm(_BatchNorm):
             converted.take_over(module)
             return converted
         for name, child in module.named_children():
-            converted = cls.convert_sync_batchnorm(child, process_group)
-            if converted is not child:
-                setattr(module, name, converted)
+            new_child = cls.convert_sync_batchnorm(child, process_group)
+            if new_child is not child:
+                setattr(module, name, new_child)
         return module
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict) -> Any:
         """Process groups are not copied."""
         copied = self.__class__.__new__(self.__class__)
         memo[id(self)] = copied
@@ -182,5 +192,5 @@ class SyncBatchNorm(_BatchNorm):
             copied.__dict__[name] = value if name == "process_group" else copy.deepcopy(value, memo)
         return copied
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict:
         return {**self.__dict__, "process_group": None}

@@ -8,6 +8,7 @@ import time
 import files
 import layers
 import layout
+import python_types
 import text
 import tidy
 
@@ -16,6 +17,7 @@ CHECKS = {
     "text": text.check,
     "layout": layout.check,
     "cmake": layout.check_cmake,
+    "types": python_types.check,
     "tidy": tidy.check,
 }
 

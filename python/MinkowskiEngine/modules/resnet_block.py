@@ -6,6 +6,8 @@ import torch.nn as nn
 
 import MinkowskiEngine as ME
 
+from ..MinkowskiCommon import StrideType
+
 
 class BasicBlock(nn.Module):
     """Two convolutions of size 3 with batch norms, and a shortcut: relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)).
@@ -14,8 +16,15 @@ class BasicBlock(nn.Module):
     expansion = 1
 
     def __init__(
-        self, inplanes, planes, stride=1, dilation=1, downsample=None, bn_momentum=0.1, dimension=-1
-    ):
+        self,
+        inplanes: int,
+        planes: int,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        downsample: nn.Module | None = None,
+        bn_momentum: float = 0.1,
+        dimension: int = -1,
+    ) -> None:
         super().__init__()
         assert dimension > 0, f"dimension is {dimension}, expected a positive number of axes"
         self.conv1 = ME.MinkowskiConvolution(
@@ -29,12 +38,12 @@ class BasicBlock(nn.Module):
         self.relu = ME.MinkowskiReLU(inplace=True)
         self.downsample = downsample
 
-    def residual(self, x):
+    def residual(self, x: ME.SparseTensor) -> ME.SparseTensor:
         """What is added to the shortcut."""
         out = self.relu(self.norm1(self.conv1(x)))
         return self.norm2(self.conv2(out))
 
-    def forward(self, x):
+    def forward(self, x: ME.SparseTensor) -> ME.SparseTensor:
         out = self.residual(x)
         out += x if self.downsample is None else self.downsample(x)
         return self.relu(out)
@@ -46,8 +55,15 @@ class Bottleneck(nn.Module):
     expansion = 4
 
     def __init__(
-        self, inplanes, planes, stride=1, dilation=1, downsample=None, bn_momentum=0.1, dimension=-1
-    ):
+        self,
+        inplanes: int,
+        planes: int,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        downsample: nn.Module | None = None,
+        bn_momentum: float = 0.1,
+        dimension: int = -1,
+    ) -> None:
         super().__init__()
         assert dimension > 0, f"dimension is {dimension}, expected a positive number of axes"
         self.conv1 = ME.MinkowskiConvolution(inplanes, planes, kernel_size=1, dimension=dimension)
@@ -61,13 +77,13 @@ class Bottleneck(nn.Module):
         self.relu = ME.MinkowskiReLU(inplace=True)
         self.downsample = downsample
 
-    def residual(self, x):
+    def residual(self, x: ME.SparseTensor) -> ME.SparseTensor:
         """What is added to the shortcut."""
         out = self.relu(self.norm1(self.conv1(x)))
         out = self.relu(self.norm2(self.conv2(out)))
         return self.norm3(self.conv3(out))
 
-    def forward(self, x):
+    def forward(self, x: ME.SparseTensor) -> ME.SparseTensor:
         out = self.residual(x)
         out += x if self.downsample is None else self.downsample(x)
         return self.relu(out)

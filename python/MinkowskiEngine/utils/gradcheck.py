@@ -2,14 +2,14 @@
 """Gradient checks of the package's functions."""
 from __future__ import annotations
 
-from typing import Callable, Union
+from typing import Callable
 
 import torch
 from torch.types import _TensorOrTensors
 
 
 def gradcheck(
-    func: Callable[..., Union[_TensorOrTensors]],
+    func: Callable[..., _TensorOrTensors],
     inputs: _TensorOrTensors,
     eps: float = 1e-6,
     atol: float = 1e-5,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Tuple, Union
+from typing import Any, Tuple
 
 import numpy as np
 import torch
 
 from lockstep import _C
 
-from ..MinkowskiCommon import convert_to_int_list
+from ..MinkowskiCommon import Array, StrideType, convert_to_int_list
 
 
-def fnv_hash_vec(arr):
+def fnv_hash_vec(arr: np.ndarray) -> np.ndarray:
     """The 64-bit FNV-1 hash of each row, uint64 [N]."""
     assert arr.ndim == 2, f"the array has {arr.ndim} dimensions, expected 2"
     columns = arr.astype(np.int64).view(np.uint64)
@@ -23,7 +23,7 @@ def fnv_hash_vec(arr):
     return hashed
 
 
-def ravel_hash_vec(arr):
+def ravel_hash_vec(arr: np.ndarray) -> np.ndarray:
     """A number for each row, uint64 [N]: its place in the box of all rows. The same for equal rows only."""
     assert arr.ndim == 2, f"the array has {arr.ndim} dimensions, expected 2"
     places = (arr - arr.min(0)).astype(np.uint64)
@@ -34,9 +34,9 @@ def ravel_hash_vec(arr):
     return keys + places[:, -1]
 
 
-def _voxels(coordinates, quantization_size):
+def _voxels(coordinates: Array, quantization_size: float | Sequence[float] | Array | None) -> Array:
     """Coordinates divided by the size and rounded down, int32, in the container they came in."""
-    size = quantization_size
+    size: Any = quantization_size
     if size is not None:
         if isinstance(size, (Sequence, np.ndarray, torch.Tensor)) and not np.isscalar(size):
             assert len(size) == coordinates.shape[1], (
@@ -52,7 +52,7 @@ def _voxels(coordinates, quantization_size):
     return (coordinates.floor() if coordinates.is_floating_point() else coordinates).int()
 
 
-def _merge_labels(labels, unique, inverse, ignore_label):
+def _merge_labels(labels: Array, unique: Array, inverse: Array, ignore_label: int) -> Array:
     """The label of each voxel, or ignore_label where its points disagree."""
     merged = labels[unique]
     conflicts = inverse[labels != merged[inverse]]
@@ -61,16 +61,16 @@ def _merge_labels(labels, unique, inverse, ignore_label):
 
 
 def sparse_quantize(
-    coordinates,
-    features=None,
-    labels=None,
-    ignore_label=-100,
-    return_index=False,
-    return_inverse=False,
-    return_maps_only=False,
-    quantization_size=None,
-    device="cpu",
-):
+    coordinates: Array,
+    features: Array | None = None,
+    labels: Array | None = None,
+    ignore_label: int = -100,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_maps_only: bool = False,
+    quantization_size: float | Sequence[float] | Array | None = None,
+    device: torch.device | str = "cpu",
+) -> Any:
     """The voxels of one cloud [N, D], array or tensor: points divided by quantization_size (a number, or one an axis) and
     rounded down; the first point of a voxel stands for it. labels are [N], or a column [N, 1].
 
@@ -92,7 +92,9 @@ def sparse_quantize(
         assert len(labels) == len(coordinates), f"{len(coordinates)} coordinates, {len(labels)} labels"
     if torch.device(device).type not in ("cpu", "cuda"):
         raise ValueError(f"Invalid device {device}. Only `cpu`, `cuda` or torch.device supported.")
-    voxels = _voxels(coordinates, quantization_size)
+    voxels: Any = _voxels(coordinates, quantization_size)
+    unique: Any  # an array or a tensor, as voxels are
+    inverse: Any
     table = torch.from_numpy(voxels) if isinstance(voxels, np.ndarray) else voxels.cpu()
     unique, inverse = _C.unique_rows(torch.nn.functional.pad(table, (1, 0)))
     if labels is None:  # tensors whatever came in, on the device asked for
@@ -116,8 +118,8 @@ def sparse_quantize(
 
 def unique_coordinate_map(
     coordinates: torch.Tensor,
-    tensor_stride: Union[int, Sequence, np.ndarray] = 1,
-) -> Tuple[torch.IntTensor, torch.IntTensor]:
+    tensor_stride: StrideType = 1,
+) -> Tuple[torch.Tensor, torch.Tensor]:
     """(unique int64 [M], inverse int64 [N]): coordinates[unique] are the different ones of int32 [N, 1 + D], and
     coordinates[unique][inverse] those given."""
     assert isinstance(coordinates, torch.Tensor), f"got a {type(coordinates).__name__}, expected a torch.Tensor"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import torch.nn as nn
+
+from ..MinkowskiSparseTensor import SparseTensor
 
 _MEBIBYTE = 1024.0**2
 
 
-def summary(model, summary_input):
+def summary(model: nn.Module, summary_input: SparseTensor) -> tuple[int, int]:
     """Runs the model on an input, prints a line for each layer (output shape, parameters), and returns (parameters,
     trainable parameters)."""
     text, counts = minkowski_summary_string(model, summary_input)
@@ -17,13 +20,13 @@ def summary(model, summary_input):
     return counts
 
 
-def _shape(output):
+def _shape(output: Any) -> list:
     if isinstance(output, (list, tuple)):
         return [list(each.shape) for each in output]
     return list(output.shape)
 
 
-def _elements(shape) -> int:
+def _elements(shape: list) -> int:
     if shape and isinstance(shape[0], list):
         return sum(_elements(each) for each in shape)
     product = 1
@@ -32,11 +35,13 @@ def _elements(shape) -> int:
     return product
 
 
-def _run_with_hooks(model, summary_input):
+def _run_with_hooks(model: nn.Module, summary_input: SparseTensor) -> list[tuple]:
     """[(name, output shape, parameters, trainable ones)] in the order of the layers' calls."""
-    rows, hooks, counted = [], [], set()
+    rows: list[tuple] = []
+    hooks = []
+    counted: set[int] = set()
 
-    def hook(module, _, output):
+    def hook(module: nn.Module, _: Any, output: Any) -> None:
         if not (hasattr(output, "shape") or isinstance(output, (list, tuple))):
             return
         own = [each for each in module.parameters(recurse=False) if id(each) not in counted]
@@ -61,7 +66,7 @@ def _run_with_hooks(model, summary_input):
     return rows
 
 
-def minkowski_summary_string(model, summary_input):
+def minkowski_summary_string(model: nn.Module, summary_input: SparseTensor) -> tuple[str, tuple[int, int]]:
     """(the table, (parameters, trainable parameters))."""
     rows = _run_with_hooks(model, summary_input)
     total = sum(row[2] for row in rows)
