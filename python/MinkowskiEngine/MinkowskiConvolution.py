@@ -2,7 +2,7 @@
 """Convolutions."""
 from __future__ import annotations
 
-from typing import Union
+from typing import Any
 
 import torch
 from torch.nn import Parameter
@@ -11,21 +11,43 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import ConvolutionMode, RegionType
-from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, _fill_uniform
-from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, StrideType, _fill_uniform
+from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 
 
-def empty_key(key, in_key: CoordinateMapKey) -> CoordinateMapKey:
+def empty_key(key: CoordinateMapKey | None, in_key: CoordinateMapKey) -> CoordinateMapKey:
     """`key`, or where it is None an empty one for the engine to set."""
     return CoordinateMapKey(in_key.get_coordinate_size()) if key is None else key
 
 
-def _convolve(transposed, features, kernel, generator, in_key, out_key, manager):
+def output_key(
+    input: SparseTensor,
+    coordinates: torch.Tensor | CoordinateMapKey | SparseTensor | None,
+    transposed: bool,
+    geometry: _C.LayerGeometry,
+) -> CoordinateMapKey:
+    """Where a layer's user wants its outputs; an empty key where it doesn't matter. A plain tensor of coordinates has
+    stride 1, of a transposed layer the stride that its outputs have."""
+    stride: StrideType = 1
+    if transposed and isinstance(coordinates, torch.Tensor):
+        stride = input._manager._manager.out_stride(input.coordinate_map_key, geometry)
+    return _get_coordinate_map_key(input, coordinates, stride)
+
+
+def _convolve(
+    transposed: bool,
+    features: torch.Tensor,
+    kernel: torch.Tensor,
+    generator: KernelGenerator,
+    in_key: CoordinateMapKey,
+    out_key: CoordinateMapKey | None,
+    manager: CoordinateManager | None,
+) -> torch.Tensor:
     out_key = empty_key(out_key, in_key)
     geometry = generator.geometry(transposed)
-    return _C.convolution(features, kernel, None, manager._manager, in_key, out_key, geometry)
+    return _C.convolution(features, kernel, None, engine_manager(manager), in_key, out_key, geometry)
 
 
 class MinkowskiConvolutionFunction(EngineFunction):
@@ -33,15 +55,15 @@ class MinkowskiConvolutionFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         input_features: torch.Tensor,
         kernel_weights: torch.Tensor,
         kernel_generator: KernelGenerator,
         convolution_mode: ConvolutionMode,
         in_coordinate_map_key: CoordinateMapKey,
-        out_coordinate_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
-    ):
+        out_coordinate_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
+    ) -> torch.Tensor:
         return _convolve(
             False,
             input_features,
@@ -58,15 +80,15 @@ class MinkowskiConvolutionTransposeFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         input_features: torch.Tensor,
         kernel_weights: torch.Tensor,
         kernel_generator: KernelGenerator,
         convolution_mode: ConvolutionMode,
         in_coordinate_map_key: CoordinateMapKey,
-        out_coordinate_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
-    ):
+        out_coordinate_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
+    ) -> torch.Tensor:
         return _convolve(
             True,
             input_features,
@@ -80,25 +102,30 @@ class MinkowskiConvolutionTransposeFunction(EngineFunction):
 
 class MinkowskiConvolutionBase(MinkowskiModuleBase):
     """What convolutions share: `kernel` [K, Cin, Cout], or [Cin, Cout] where K = 1 and the stride is 1; `bias`
-    [1, Cout] or None. With a kernel_generator the other arguments of the kernel's shape are ignored."""
+    [1, Cout] or None. With a kernel_generator the other arguments of the kernel's shape are ignored. With groups, as of
+    torch's convolutions, each run of Cout / groups outputs sees its run of inputs alone: Cin / groups in the shapes."""
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=-1,
-        stride=1,
-        dilation=1,
-        bias=False,
-        kernel_generator=None,
-        is_transpose=False,
-        expand_coordinates=False,
-        convolution_mode=ConvolutionMode.DEFAULT,
-        dimension=-1,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        bias: bool = False,
+        kernel_generator: KernelGenerator | None = None,
+        is_transpose: bool = False,
+        expand_coordinates: bool = False,
+        convolution_mode: ConvolutionMode = ConvolutionMode.DEFAULT,
+        dimension: int | None = -1,
+        groups: int = 1,
+    ) -> None:
         super().__init__()
         assert dimension is not None and dimension > 0, (
             f"Invalid dimension. Please provide a valid dimension argument. dimension={dimension}"
+        )
+        assert groups > 0 and in_channels % groups == 0 and out_channels % groups == 0, (
+            f"groups is {groups}, expected a number that divides {in_channels} and {out_channels} channels"
         )
         if kernel_generator is None:
             kernel_generator = KernelGenerator(
@@ -115,26 +142,27 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         self.kernel_generator = kernel_generator
         self.dimension = dimension
         self.convolution_mode = convolution_mode
+        self.groups = groups
         volume = kernel_generator.kernel_volume
         self.use_mm = volume == 1 and all(value == 1 for value in kernel_generator.kernel_stride)
-        shape = (in_channels, out_channels) if self.use_mm else (volume, in_channels, out_channels)
-        self.kernel = Parameter(torch.empty(shape))
+        matrix = (in_channels // groups, out_channels)
+        self.kernel = Parameter(torch.empty(matrix if self.use_mm else (volume, *matrix)))
         self.bias = Parameter(torch.empty(1, out_channels)) if bias else None
 
     @property
-    def conv(self):
+    def conv(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiConvolutionTransposeFunction() if self.is_transpose else MinkowskiConvolutionFunction()
 
     def forward(
         self,
         input: SparseTensor,
-        coordinates: Union[torch.Tensor, CoordinateMapKey, SparseTensor] = None,
-    ):
+        coordinates: torch.Tensor | CoordinateMapKey | SparseTensor | None = None,
+    ) -> SparseTensor:
         """[N, Cin] -> [M, Cout], at `coordinates` where they are given."""
         _check_input(input, self.dimension)
         geometry = self.kernel_generator.geometry(self.is_transpose, self.expand_coordinates)
-        out_key = self._out_key(input, coordinates, geometry)
+        out_key = output_key(input, coordinates, self.is_transpose, geometry)
         features = _C.convolution(
             input.F,
             self.kernel,
@@ -143,22 +171,16 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
             input.coordinate_map_key,
             out_key,
             geometry,
+            self.groups,
         )
         return SparseTensor._make(features, out_key, input._manager)
 
-    def _out_key(self, input, coordinates, geometry):
-        # A plain tensor of coordinates has stride 1, of a transposed layer the stride that its outputs have.
-        stride = 1
-        if self.is_transpose and isinstance(coordinates, torch.Tensor):
-            stride = input._manager._manager.out_stride(input.coordinate_map_key, geometry)
-        return _get_coordinate_map_key(input, coordinates, stride)
-
-    def reset_parameters(self, is_transpose=False):
+    def reset_parameters(self, is_transpose: bool = False) -> None:
         """Uniform in 1 / sqrt(channels * offsets), channels being the inputs', or the outputs' of a transposed layer."""
         channels = self.out_channels if is_transpose else self.in_channels
-        _fill_uniform(self.kernel, self.bias, channels * self.kernel_generator.kernel_volume)
+        _fill_uniform(self.kernel, self.bias, channels // self.groups * self.kernel_generator.kernel_volume)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         # Kernels of one offset occur both as [Cin, Cout] and as [1, Cin, Cout].
         kernel = state_dict.get(prefix + "kernel")
         if kernel is not None and kernel.shape != self.kernel.shape and self.kernel_generator.kernel_volume == 1:
@@ -166,7 +188,7 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
                 state_dict = {**state_dict, prefix + "kernel": kernel.reshape(self.kernel.shape)}
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         generator = self.kernel_generator
         shape = (
             f"region_type={generator.region_type}, kernel_volume={generator.kernel_volume}"
@@ -175,7 +197,8 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         )
         return (
             f"{self.__class__.__name__}(in={self.in_channels}, out={self.out_channels}, {shape}, "
-            f"stride={generator.kernel_stride}, dilation={generator.kernel_dilation})"
+            f"stride={generator.kernel_stride}, dilation={generator.kernel_dilation}"
+            f"{'' if self.groups == 1 else f', groups={self.groups}'})"
         )
 
 
@@ -188,17 +211,19 @@ class MinkowskiConvolution(MinkowskiConvolutionBase):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=-1,
-        stride=1,
-        dilation=1,
-        bias=False,
-        kernel_generator=None,
-        expand_coordinates=False,
-        convolution_mode=ConvolutionMode.DEFAULT,
-        dimension=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        bias: bool = False,
+        kernel_generator: KernelGenerator | None = None,
+        expand_coordinates: bool = False,
+        convolution_mode: ConvolutionMode = ConvolutionMode.DEFAULT,
+        dimension: int | None = None,
+        *,
+        groups: int = 1,
+    ) -> None:
         super().__init__(
             in_channels,
             out_channels,
@@ -211,6 +236,7 @@ class MinkowskiConvolution(MinkowskiConvolutionBase):
             expand_coordinates,
             convolution_mode,
             dimension,
+            groups,
         )
         self.reset_parameters()
 
@@ -221,17 +247,19 @@ class MinkowskiConvolutionTranspose(MinkowskiConvolutionBase):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=-1,
-        stride=1,
-        dilation=1,
-        bias=False,
-        kernel_generator=None,
-        expand_coordinates=False,
-        convolution_mode=ConvolutionMode.DEFAULT,
-        dimension=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        bias: bool = False,
+        kernel_generator: KernelGenerator | None = None,
+        expand_coordinates: bool = False,
+        convolution_mode: ConvolutionMode = ConvolutionMode.DEFAULT,
+        dimension: int | None = None,
+        *,
+        groups: int = 1,
+    ) -> None:
         super().__init__(
             in_channels,
             out_channels,
@@ -244,6 +272,7 @@ class MinkowskiConvolutionTranspose(MinkowskiConvolutionBase):
             expand_coordinates,
             convolution_mode,
             dimension,
+            groups,
         )
         self.reset_parameters(True)
 
@@ -253,16 +282,18 @@ class MinkowskiGenerativeConvolutionTranspose(MinkowskiConvolutionBase):
 
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size=-1,
-        stride=1,
-        dilation=1,
-        bias=False,
-        kernel_generator=None,
-        convolution_mode=ConvolutionMode.DEFAULT,
-        dimension=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        bias: bool = False,
+        kernel_generator: KernelGenerator | None = None,
+        convolution_mode: ConvolutionMode = ConvolutionMode.DEFAULT,
+        dimension: int | None = None,
+        *,
+        groups: int = 1,
+    ) -> None:
         super().__init__(
             in_channels,
             out_channels,
@@ -275,5 +306,6 @@ class MinkowskiGenerativeConvolutionTranspose(MinkowskiConvolutionBase):
             True,
             convolution_mode,
             dimension,
+            groups,
         )
         self.reset_parameters(True)

@@ -2,7 +2,7 @@
 """Pooling: over a kernel's neighbourhood, over whole batch entries, and back."""
 from __future__ import annotations
 
-from typing import Union
+from typing import Any
 
 import torch
 
@@ -10,9 +10,9 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import PoolingMode
-from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
-from .MinkowskiConvolution import empty_key
-from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, StrideType
+from .MinkowskiConvolution import empty_key, output_key
+from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
 from .MinkowskiTensorField import TensorField
@@ -20,14 +20,22 @@ from .MinkowskiTensorField import TensorField
 _KINDS = {"SUM": _C.Pooling.sum, "AVG": _C.Pooling.average, "MAX": _C.Pooling.max}
 
 
-def _kind(mode: PoolingMode):
+def _kind(mode: PoolingMode) -> _C.Pooling:
     return _KINDS[mode.name.split("_")[1]]
 
 
-def _pool(transposed, features, mode, generator, in_key, out_key, manager):
+def _pool(
+    transposed: bool,
+    features: torch.Tensor,
+    mode: PoolingMode,
+    generator: KernelGenerator,
+    in_key: CoordinateMapKey,
+    out_key: CoordinateMapKey | None,
+    manager: CoordinateManager | None,
+) -> torch.Tensor:
     out_key = empty_key(out_key, in_key)
     geometry = generator.pooling_geometry(transposed)
-    return _C.pool(features, _kind(mode), manager._manager, in_key, out_key, geometry)
+    return _C.pool(features, _kind(mode), engine_manager(manager), in_key, out_key, geometry)
 
 
 class MinkowskiLocalPoolingFunction(EngineFunction):
@@ -35,14 +43,14 @@ class MinkowskiLocalPoolingFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         input_features: torch.Tensor,
         pooling_mode: PoolingMode,
         kernel_generator: KernelGenerator,
         in_coordinate_map_key: CoordinateMapKey,
-        out_coordinate_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
-    ):
+        out_coordinate_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
+    ) -> torch.Tensor:
         return _pool(
             False,
             input_features,
@@ -59,14 +67,14 @@ class MinkowskiLocalPoolingTransposeFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         input_features: torch.Tensor,
         pooling_mode: PoolingMode,
         kernel_generator: KernelGenerator,
         in_coordinate_map_key: CoordinateMapKey,
-        out_coordinate_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
-    ):
+        out_coordinate_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
+    ) -> torch.Tensor:
         return _pool(
             True,
             input_features,
@@ -83,14 +91,14 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
 
     def __init__(
         self,
-        kernel_size,
-        stride=1,
-        dilation=1,
-        kernel_generator=None,
-        is_transpose=False,
-        pooling_mode=PoolingMode.LOCAL_AVG_POOLING,
-        dimension=-1,
-    ):
+        kernel_size: StrideType,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        kernel_generator: KernelGenerator | None = None,
+        is_transpose: bool = False,
+        pooling_mode: PoolingMode = PoolingMode.LOCAL_AVG_POOLING,
+        dimension: int | None = -1,
+    ) -> None:
         super().__init__()
         assert dimension is not None and dimension > 0, (
             f"Invalid dimension. Please provide a valid dimension argument. dimension={dimension}"
@@ -105,18 +113,19 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
         self.dimension = dimension
 
     @property
-    def pooling(self):
+    def pooling(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiLocalPoolingTransposeFunction() if self.is_transpose else MinkowskiLocalPoolingFunction()
 
     def forward(
         self,
         input: SparseTensor,
-        coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
-    ):
+        coordinates: torch.IntTensor | CoordinateMapKey | SparseTensor | None = None,
+    ) -> SparseTensor:
         """[N, C] -> [M, C], at `coordinates` where they are given."""
         _check_input(input, self.dimension)
-        out_key = _get_coordinate_map_key(input, coordinates)
+        geometry = self.kernel_generator.pooling_geometry(self.is_transpose)
+        out_key = output_key(input, coordinates, self.is_transpose, geometry)
         features = self.pooling.apply(
             input.F,
             self.pooling_mode,
@@ -127,7 +136,7 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
         )
         return SparseTensor._make(features, out_key, input._manager)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         generator = self.kernel_generator
         return (
             f"{self.__class__.__name__}(kernel_size={generator.kernel_size}, stride={generator.kernel_stride}, "
@@ -138,7 +147,14 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
 class MinkowskiAvgPooling(MinkowskiPoolingBase):
     """The mean of the inputs that are there in a kernel's neighbourhood."""
 
-    def __init__(self, kernel_size=-1, stride=1, dilation=1, kernel_generator=None, dimension=None):
+    def __init__(
+        self,
+        kernel_size: StrideType = -1,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        kernel_generator: KernelGenerator | None = None,
+        dimension: int | None = None,
+    ) -> None:
         super().__init__(
             kernel_size, stride, dilation, kernel_generator, False, PoolingMode.LOCAL_AVG_POOLING, dimension
         )
@@ -147,7 +163,14 @@ class MinkowskiAvgPooling(MinkowskiPoolingBase):
 class MinkowskiSumPooling(MinkowskiPoolingBase):
     """The sum of the inputs that are there in a kernel's neighbourhood."""
 
-    def __init__(self, kernel_size, stride=1, dilation=1, kernel_generator=None, dimension=None):
+    def __init__(
+        self,
+        kernel_size: StrideType,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        kernel_generator: KernelGenerator | None = None,
+        dimension: int | None = None,
+    ) -> None:
         super().__init__(
             kernel_size, stride, dilation, kernel_generator, False, PoolingMode.LOCAL_SUM_POOLING, dimension
         )
@@ -156,7 +179,14 @@ class MinkowskiSumPooling(MinkowskiPoolingBase):
 class MinkowskiMaxPooling(MinkowskiPoolingBase):
     """The largest value of each channel in a kernel's neighbourhood."""
 
-    def __init__(self, kernel_size, stride=1, dilation=1, kernel_generator=None, dimension=None):
+    def __init__(
+        self,
+        kernel_size: StrideType,
+        stride: StrideType = 1,
+        dilation: StrideType = 1,
+        kernel_generator: KernelGenerator | None = None,
+        dimension: int | None = None,
+    ) -> None:
         super().__init__(
             kernel_size, stride, dilation, kernel_generator, False, PoolingMode.LOCAL_MAX_POOLING, dimension
         )
@@ -166,8 +196,14 @@ class MinkowskiPoolingTranspose(MinkowskiPoolingBase):
     """Unpooling: each finer output takes the mean of the inputs that reach it."""
 
     def __init__(
-        self, kernel_size, stride, dilation=1, kernel_generator=None, expand_coordinates=False, dimension=None
-    ):
+        self,
+        kernel_size: StrideType,
+        stride: StrideType,
+        dilation: StrideType = 1,
+        kernel_generator: KernelGenerator | None = None,
+        expand_coordinates: bool = False,
+        dimension: int | None = None,
+    ) -> None:
         if kernel_generator is None:
             kernel_generator = KernelGenerator(
                 kernel_size=kernel_size,
@@ -184,23 +220,30 @@ class MinkowskiGlobalPoolingFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         input_features: torch.Tensor,
         pooling_mode: PoolingMode,
         in_coordinate_map_key: CoordinateMapKey,
-        out_coordinate_map_key: CoordinateMapKey = None,
-        coordinate_manager: CoordinateManager = None,
-    ):
+        out_coordinate_map_key: CoordinateMapKey | None = None,
+        coordinate_manager: CoordinateManager | None = None,
+    ) -> torch.Tensor:
         out_key = empty_key(out_coordinate_map_key, in_coordinate_map_key)
-        manager, key = coordinate_manager._manager, in_coordinate_map_key
+        manager, key = engine_manager(coordinate_manager), in_coordinate_map_key
         # Maps and fields have names of their own kinds: the same key can stand for one of each.
         if manager.contains(key) and manager.size(key) == len(input_features):
             return _C.global_pool(input_features, _kind(pooling_mode), manager, key, out_key)
         return _pool_field(input_features, pooling_mode, key, out_key, coordinate_manager)
 
 
-def _pool_field(features, mode, key, out_key, manager):
+def _pool_field(
+    features: torch.Tensor,
+    mode: PoolingMode,
+    key: CoordinateMapKey,
+    out_key: CoordinateMapKey,
+    manager: CoordinateManager | None,
+) -> torch.Tensor:
     """A field's points are no coordinate map, but each batch index of them is an origin."""
+    assert manager is not None
     origin = manager._field_origin(key)
     if not out_key.is_key_set():
         out_key.set_key(origin.get_key())
@@ -212,21 +255,21 @@ def _pool_field(features, mode, key, out_key, manager):
 class MinkowskiGlobalPooling(MinkowskiModuleBase):
     """All points of a batch entry to one at the origin; `mode` says how. Fields are taken too."""
 
-    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX):
+    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
         super().__init__()
         assert isinstance(mode, PoolingMode), f"Mode must be an instance of PoolingMode. mode={mode}"
         self.pooling_mode = mode
 
     @property
-    def pooling(self):
+    def pooling(self) -> EngineFunction:
         """The function of this layer."""
         return MinkowskiGlobalPoolingFunction()
 
     def forward(
         self,
-        input: SparseTensor,
-        coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None,
-    ):
+        input: SparseTensor | TensorField,
+        coordinates: torch.IntTensor | CoordinateMapKey | SparseTensor | None = None,
+    ) -> SparseTensor:
         """[N, C] -> [B, C], batch indices that occur in ascending order."""
         assert isinstance(input, (SparseTensor, TensorField)), (
             f"input is a {type(input).__name__}, expected a SparseTensor or a TensorField"
@@ -236,31 +279,35 @@ class MinkowskiGlobalPooling(MinkowskiModuleBase):
         features = pool(input.F, self.pooling_mode, input.coordinate_key, out_key, input._manager)
         return SparseTensor._make(features, out_key, input._manager)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.__class__.__name__}(mode={self.pooling_mode})"
 
 
 class MinkowskiGlobalSumPooling(MinkowskiGlobalPooling):
     """The sum of each batch entry's points."""
 
-    def __init__(self, mode=PoolingMode.GLOBAL_SUM_POOLING_PYTORCH_INDEX):
+    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_SUM_POOLING_PYTORCH_INDEX) -> None:
         super().__init__(mode)
 
 
 class MinkowskiGlobalAvgPooling(MinkowskiGlobalPooling):
     """The mean of each batch entry's points."""
 
-    def __init__(self, mode=PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX):
+    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
         super().__init__(mode)
 
 
 class MinkowskiGlobalMaxPooling(MinkowskiGlobalPooling):
     """The largest value of each channel among each batch entry's points."""
 
-    def __init__(self, mode=PoolingMode.GLOBAL_MAX_POOLING_PYTORCH_INDEX):
+    def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_MAX_POOLING_PYTORCH_INDEX) -> None:
         super().__init__(mode)
 
-    def forward(self, input, coordinates: Union[torch.IntTensor, CoordinateMapKey, SparseTensor] = None):
+    def forward(
+        self,
+        input: SparseTensor | TensorField,
+        coordinates: torch.IntTensor | CoordinateMapKey | SparseTensor | None = None,
+    ) -> SparseTensor:
         return super().forward(input, coordinates)
 
 
@@ -269,11 +316,11 @@ class MinkowskiDirectMaxPoolingFunction(EngineFunction):
 
     @staticmethod
     def forward(
-        ctx,
+        ctx: Any,
         in_map: torch.Tensor,
         out_map: torch.Tensor,
         in_feat: torch.Tensor,
         out_nrows: int,
         is_sorted: bool = False,
-    ):
+    ) -> torch.Tensor:
         return _C.pool_pairs(in_feat, _C.Pooling.max, in_map.long().cpu(), out_map.long().cpu(), out_nrows)

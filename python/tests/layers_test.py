@@ -89,6 +89,9 @@ def test_transposed_layers_meet_at_the_same_finer_coordinates(cloud):
     made = generative(seed)
     assert ME.cat(up(seed), unpool(seed), made).coordinate_map_key == made.coordinate_map_key
     assert torch.allclose(unpool(seed).F, unpool_by_hand(seed, made.C.tolist()))
+    some = made.C[::2]
+    assert torch.allclose(unpool(seed, some).F, unpool_by_hand(seed, some.tolist()))
+    assert torch.allclose(up(seed, some).F, up(seed).F[::2])
 
 
 def unpool_by_hand(x, out_points):
@@ -177,6 +180,19 @@ def test_hypercross_and_custom_kernels(cloud):
         for b, p, q in x.C.tolist()
     ]
     assert torch.equal(pool(x).F, torch.stack(wanted))
+
+
+@pytest.mark.parametrize("size, stride", [(1, 1), (3, 1), (2, 2)])
+def test_groups_are_convolutions_of_their_own_channels(cloud, size, stride):
+    x = make(cloud, channels=6)
+    conv = ME.MinkowskiConvolution(6, 4, size, stride, bias=True, dimension=3, groups=2).double()
+    assert conv.kernel.shape[-2:] == (3, 4) and "groups=2" in repr(conv)
+    y = conv(x)
+    parts = [convolve_by_hand(x._like(x.F[:, at]), conv.kernel[..., to], y.C.tolist(), 1, size)
+             for at, to in ((slice(0, 3), slice(0, 2)), (slice(3, 6), slice(2, 4)))]
+    assert torch.allclose(y.F, torch.cat(parts, 1) + conv.bias)
+    with pytest.raises(AssertionError, match="divides"):
+        ME.MinkowskiConvolution(6, 4, size, dimension=3, groups=4)
 
 
 def test_channelwise_convolution(cloud):

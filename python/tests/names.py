@@ -18,7 +18,7 @@ ENUMERATIONS = {
 
 # "name=default" as str() writes it; a name alone has no default. Methods stand under their class.
 _CONV = "in_channels out_channels kernel_size=-1 stride=1 dilation=1 bias=False kernel_generator=None"
-_TAIL = "convolution_mode=ConvolutionMode.DEFAULT dimension=None"
+_TAIL = "convolution_mode=ConvolutionMode.DEFAULT dimension=None groups=1"  # the last is ours, by keyword alone
 _POOL = "stride=1 dilation=1 kernel_generator=None dimension=None"
 _KERNEL_MAP = (
     "in_key out_key stride=1 kernel_size=3 dilation=1 region_type=RegionType.HYPER_CUBE region_offset=None "
