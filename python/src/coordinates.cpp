@@ -237,7 +237,7 @@ void bind_manager(py::module_& module) {
             if (self.contains(key.get()) && self.map(key.get()) == from.map(key.get())) return key;
             return MapKey(self.insert(from.map(key.get()), key.get().tensor_stride, key.get().id));
           },
-          py::arg("manager"), py::arg("key"), "The key here of a map that another manager has.")
+          py::arg("manager"), py::arg("key"), ReleaseGil(), "The key here of a map that another manager has.")
       .def(
           "find",
           [](const Manager& self, const MapKey& key, const at::Tensor& coordinates) {

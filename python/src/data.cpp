@@ -27,25 +27,25 @@ void bind_orders(py::module_& module) {
       .def_static("shuffled", &Order::shuffled, py::arg("examples"), py::arg("seed"),
                   "Each example once an epoch, in another order every time.")
       .def_static("sequential", &Order::sequential, py::arg("examples"), "0, 1, 2, ...")
-      .def_static("weighted", &Order::weighted, py::arg("weights"), py::arg("seed"), py::arg("count") = 0,
+      .def_static("weighted", &Order::weighted, py::arg("weights"), py::arg("seed"), py::arg("count") = 0, ReleaseGil(),
                   "Draws with replacement, an example's probability being proportional to its weight.")
-      .def_static("grouped", &Order::grouped, py::arg("classes"), py::arg("seed"), py::arg("run") = 0,
+      .def_static("grouped", &Order::grouped, py::arg("classes"), py::arg("seed"), py::arg("run") = 0, ReleaseGil(),
                   "Each example once, in runs of examples of one class.")
       .def_static("of", py::overload_cast<int64_t, std::vector<int64_t>>(&Order::of), py::arg("examples"),
                   py::arg("ids"), "These ids, in every epoch.")
       .def("__len__", &Order::size)
       .def_property_readonly("examples", &Order::examples)
       .def("ids", &ids_of, py::arg("epoch"), py::arg("begin"), py::arg("end"), ReleaseGil(), "int64 [end - begin].")
-      .def("exactly_once", &Order::exactly_once, py::arg("epoch") = 0)
+      .def("exactly_once", &Order::exactly_once, py::arg("epoch") = 0, ReleaseGil())
       .def("__repr__", [](const Order& self) { return "Order(" + self.describe() + ")"; });
 }
 
 void bind_metrics(py::module_& module) {
   py::class_<data::Metric>(module, "Metric", "A figure over examples that replicas see parts of.")
-      .def("state", &data::Metric::state, "float64 [n]: all that it has seen.")
-      .def("merge", &data::Metric::merge, py::arg("states"), "Becomes what states [R, n] give together.")
+      .def("state", &data::Metric::state, ReleaseGil(), "float64 [n]: all that it has seen.")
+      .def("merge", &data::Metric::merge, py::arg("states"), ReleaseGil(), "Becomes what states [R, n] give together.")
       .def("clear", &data::Metric::clear)
-      .def("value", &data::Metric::value, "The figure; NaN where nothing was seen.");
+      .def("value", &data::Metric::value, ReleaseGil(), "The figure; NaN where nothing was seen.");
   py::class_<data::Mean, data::Metric>(module, "Mean")
       .def(py::init<>())
       .def("add", &data::Mean::add, py::arg("value"), py::arg("weight") = 1.0)

@@ -61,6 +61,25 @@ def test_resuming_on_another_number_of_processes():
         make_samplers(1, size=9)[0].load_state_dict(two[0].state_dict())
 
 
+def _draw(rank, world, state, steps):
+    sampler, drawn = lockstep.ExactSampler(23, batch_size=6, seed=1), []
+    if state is not None:
+        sampler.load_state_dict(state)
+    for _, batch in zip(range(steps), sampler):
+        drawn.append(batch)
+        sampler.advance()
+    return drawn, sampler.state_dict()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_processes_draw_one_epoch_and_others_go_on(world):
+    begun = processes.run(world, _draw, None, 2)
+    ended = processes.run(world % 3 + 1, _draw, begun[-1][1], 2)
+    drawn = [sum((batches[step] for batches, _ in ranks), []) for ranks in (begun, ended) for step in range(2)]
+    assert drawn == _epoch(make_samplers(1, seed=1))[0]
+    assert all(state["epoch"] == 1 and state["position"] == 0 for _, state in ended)
+
+
 def test_orders_of_ones_own():
     ids = [4, 4, 0, 2, 1]
     assert sum(_epoch(make_samplers(1, size=5, order=ids))[0], []) == ids
