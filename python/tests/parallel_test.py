@@ -5,6 +5,7 @@ import copy
 import processes
 import pytest
 import torch
+import torch._dynamo  # noqa: F401  DistributedDataParallel does: here once, not for a second in each forked process
 import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel
 
