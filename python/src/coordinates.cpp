@@ -229,7 +229,8 @@ void bind_manager(py::module_& module) {
                              maps_of(inserted, coordinates.size(0)));
           },
           py::arg("coordinates"), py::arg("tensor_stride"), py::arg("string_id") = "", ReleaseGil(),
-          "(key, (unique int64 [M], inverse int64 [N])). Code takes any coordinates: they may lie off the stride's grid.")
+          "(key, (unique int64 [M], inverse int64 [N])). Code takes any coordinates: they may lie off the stride's "
+          "grid.")
       .def(
           "share_map",
           [](Manager& self, const Manager& from, const MapKey& key) {

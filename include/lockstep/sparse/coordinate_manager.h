@@ -60,8 +60,8 @@ class CoordinateManager {
     at::Tensor unique, inverse;  ///< as of CoordinateMap::insert
   };
   /// Adds coordinates under (tensor_stride, id), or (tensor_stride, id-1), ... where that is taken. Throws Error unless
-  /// all are multiples of the tensor stride; of a map made before that is the caller's to see to. A stride of 0 holds on
-  /// an axis where all are 0.
+  /// all are multiples of the tensor stride; of a map made before that is the caller's to see to. A stride of 0 holds
+  /// on an axis where all are 0.
   Inserted insert(const at::Tensor& coordinates, AxisValues tensor_stride, const std::string& id = "");
   CoordinateMapKey insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id = "");
 
