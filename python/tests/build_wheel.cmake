@@ -9,7 +9,7 @@ endfunction()
 file(REMOVE_RECURSE "${FOLDER}")
 file(MAKE_DIRECTORY "${FOLDER}")
 run("${CMAKE_COMMAND}" -E chdir "${SOURCE}" "${PYTHON}" -B -c
-    "import build_backend, sys; build_backend.build_sdist(sys.argv[1])" "${FOLDER}")
+    "from build_backend import build_sdist\nbuild_sdist('${FOLDER}')")
 file(GLOB sdist "${FOLDER}/lockstep-*.tar.gz")
 file(ARCHIVE_EXTRACT INPUT "${sdist}" DESTINATION "${FOLDER}")
 string(REGEX REPLACE "\\.tar\\.gz$" "" unpacked "${sdist}")
