@@ -47,7 +47,9 @@ def test_gradients(golden, one_step):
         assert param.grad.norm().item() == pytest.approx(wanted, rel=4e-3 if near else 0.8), name
 
 
-@pytest.mark.parametrize("net, file", [(MinkUNet34C, "minkunet34c-state-dict.txt")])
+@pytest.mark.parametrize(
+    "net, file", [(MinkUNet, "minkunet14a-state-dict.txt"), (MinkUNet34C, "minkunet34c-state-dict.txt")]
+)
 def test_names_and_shapes_of_the_state_dict(golden_folder, net, file):
     lines = [f"{name} {list(value.shape)}" for name, value in net(3, 20).state_dict().items()]
     assert lines == (golden_folder / file).read_text().splitlines()
