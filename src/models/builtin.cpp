@@ -15,8 +15,10 @@
 #include "lockstep/models/dense/resnet.h"
 #include "lockstep/models/dense/small_images.h"
 #include "lockstep/models/registry.h"
+#include "lockstep/models/sparse/mink_fcnn.h"
 #include "lockstep/models/sparse/mink_resnet.h"
 #include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/models/sparse/stack_unet.h"
 #include "lockstep/sparse/nn/convolution.h"
 
 namespace lockstep::models {
@@ -79,38 +81,41 @@ std::shared_ptr<Classifier> make_equivariant(const char* model, Symmetry symmetr
       EquivariantOptions{symmetry, image.channels, image.height, options.classes, options.integer("features")}));
 }
 
-void check_clouds(const std::string& name, const Options& options) {
-  require(options.dimension > 0 && options.input.size() == 1, name.c_str(), "an example has the sizes ",
-          c10::IntArrayRef(options.input), " and ", options.dimension,
-          " axes of coordinates, expected clouds of points with [channels]: --data rooms");
-}
-
 /// "minkunet34c"
 Entry minkunet(const std::string& variant) {
   std::string name = "minkunet" + variant;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const auto make = [variant, name](const Options& options) {
-    check_clouds(name, options);
+  const auto make = [variant](const Options& options) {
     return Classifier::of(
         MinkUNet(MinkUNetOptions::variant(variant, options.input[0], options.classes, options.dimension)));
   };
-  return {name, "MinkUNet" + variant + " for clouds, weights named as MinkowskiEngine's", {}, make};
+  return {name, "MinkUNet" + variant + " for points of clouds, weights named as MinkowskiEngine's", {}, make, true};
 }
 
-/// "minkresnet14"
 Entry mink_resnet(int64_t depth) {
-  const std::string name = "minkresnet" + std::to_string(depth);
-  const auto make = [depth, name](const Options& options) {
-    check_clouds(name, options);
-    return Classifier::of(
-        MinkResNet(MinkResNetOptions::of_depth(depth, options.input[0], options.classes, options.dimension)));
+  const auto make = [depth](const Options& options) {
+    auto resnet = MinkResNetOptions::of_depth(depth, options.input[0], options.classes, options.dimension);
+    resnet.field = options.integer("field") != 0;
+    return Classifier::of(MinkResNet(resnet));
   };
-  return {name, "MinkResNet" + std::to_string(depth) + ", which classifies whole clouds", {}, make};
+  return {"minkresnet" + std::to_string(depth),
+          "MinkResNet" + std::to_string(depth) + " for clouds, weights named as MinkowskiEngine's",
+          {{"field", "0", "1: begin with a perceptron of each point"}},
+          make,
+          true};
+}
+
+std::shared_ptr<Classifier> make_mink_fcnn(const Options& options) {
+  return Classifier::of(MinkFcnn(MinkFcnnOptions{
+      .in_channels = options.input[0], .out_channels = options.classes, .dimension = options.dimension}));
 }
 
 std::shared_ptr<Classifier> make_voxel_linear(const Options& options) {
-  check_clouds("voxel_linear", options);
   return Classifier::of(sparse::nn::Linear(options.input[0], options.classes));
+}
+
+std::shared_ptr<Classifier> make_stack_unet(const Options& options) {
+  return Classifier::of(StackUNet(StackUNetOptions{options.input[0], options.classes, options.dimension}));
 }
 
 Entry resnet(const char* name, const char* description, const ResNetOptions& plan) {
@@ -149,11 +154,14 @@ Registry builtin() {
   registry.add(equivariant("c4", "a CNN that sees turned images alike", Symmetry::c4));
   registry.add(equivariant("d4", "a CNN that sees turned and mirrored images alike", Symmetry::d4));
   for (const std::string& variant : minkunet_variants()) registry.add(minkunet(variant));
-  for (const int64_t depth : {14, 18, 34, 50, 101}) registry.add(mink_resnet(depth));
   registry.add({"voxel_linear",
                 "a linear layer on the features of each voxel: what clouds give away without their shape",
                 {},
-                make_voxel_linear});
+                make_voxel_linear,
+                true});
+  registry.add({"stackunet", "a small U-net of sums for points of clouds", {}, make_stack_unet, true});
+  for (const int64_t depth : {14, 18, 34, 50, 101}) registry.add(mink_resnet(depth));
+  registry.add({"minkfcnn", "MinkowskiEngine's fully convolutional network for clouds", {}, make_mink_fcnn, true});
   return registry;
 }
 

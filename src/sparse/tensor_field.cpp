@@ -114,6 +114,10 @@ SparseTensor TensorField::splat() const {
   return {weigh_rows(features_, map, weight.index_select(0, used).to(features_.scalar_type())), inserted.key, manager_};
 }
 
+TensorField points_of(const SparseTensor& voxels) {
+  return {voxels.features(), voxels.coordinates().to(at::kDouble), voxels.manager()};
+}
+
 at::Tensor batched_coordinates(const std::vector<at::Tensor>& coordinates) {
   std::vector<at::Tensor> parts;
   for (size_t b = 0; b < coordinates.size(); ++b) {

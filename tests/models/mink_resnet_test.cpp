@@ -11,24 +11,16 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
-#include <sstream>
-
 #include "lockstep/core/error.h"
+#include "lockstep/models/registry.h"
+#include "models/network_checks.h"
 
 namespace lockstep::models {
 namespace {
 
 using sparse::SparseTensor;
 using sparse::TensorField;
-
-std::string shape_of(const torch::nn::Module& net, const std::string& name) {
-  std::ostringstream out;
-  const auto parameters = net.named_parameters();
-  const auto* found = parameters.find(name);
-  if (found == nullptr) return "none";
-  out << found->sizes();
-  return out.str();
-}
+using test::shape_of;
 
 /// Coordinates of `entries` clouds with 40 points each, far enough apart that several are left at the last resolution.
 at::Tensor coordinates_of(int64_t entries, int64_t dimension) {
@@ -116,8 +108,7 @@ TEST(MinkResNet, TakesFieldsAndLearnsFromThem) {
   const at::Tensor logits = net->forward(TensorField(at::randn({80, 3}), rounded));
   EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 4}));
   logits.square().sum().backward();
-  for (const auto& parameter : net->named_parameters())
-    EXPECT_GT(parameter.value().grad().abs().sum().item<double>(), 0) << parameter.key();
+  test::expect_gradients_everywhere(*net);
   const auto copy = std::dynamic_pointer_cast<MinkResNetImpl>(net->clone());
   net->eval();
   copy->eval();
@@ -127,14 +118,20 @@ TEST(MinkResNet, TakesFieldsAndLearnsFromThem) {
 
 TEST(MinkResNet, SaysWhatItExpects) {
   EXPECT_THROW(MinkResNetOptions::of_depth(20, 3, 4), Error);
-  auto options = MinkResNetOptions::of_depth(14, 3, 4);
-  options.field = true;
-  MinkResNet net(options);
-  EXPECT_THAT(
-      [&] {
-        net->forward(SparseTensor(at::randn({40, 3}), coordinates_of(1, 3)));
-      },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("expected a TensorField")));
+}
+
+/// The registry's way to them; a field part takes voxels as points.
+TEST(MinkResNet, IsAClassifierByName) {
+  torch::manual_seed(6);
+  const SparseTensor x(at::randn({80, 3}), coordinates_of(2, 2));
+  for (const char* field : {"0", "1"}) {
+    const auto net = make("minkresnet14", {.input = {3}, .dimension = 2, .classes = 4, .settings = {{"field", field}}});
+    net->eval();
+    const at::NoGradGuard no_grad;
+    const at::Tensor logits = net->forward(x);
+    EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 4}));
+    EXPECT_TRUE(at::equal(net->forward(points_of(x)), logits));
+  }
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::vector<std::string> names() {
   const Registry registry = builtin();
   std::vector<std::string> all;
   for (const Entry& entry : registry.entries())
-    if (!entry.name.starts_with("mink") && entry.name != "voxel_linear") all.push_back(entry.name);
+    if (!entry.clouds) all.push_back(entry.name);
   return all;
 }
 
@@ -107,7 +107,7 @@ TEST(Registry, SaysWhatIsWrongAndTheNearestName) {
     EXPECT_THAT([&] { make(name, options); }, ThrowsMessage<Error>(HasSubstr(message))) << name;
   };
   expect("resnet81", {}, "models: there is no model 'resnet81', expected lenet, mlp,");
-  expect("resnet81", {}, "minkunet50 or minkunet101 (did you mean 'resnet18'?)");
+  expect("resnet81", {}, "minkresnet101 or minkfcnn (did you mean 'resnet18'?)");
   expect("resnet18", {.settings = {{"widht", "2"}}},
          "resnet18: there is no setting 'widht', expected width or stem (did you mean 'width'?)");
   expect("lenet", {.settings = {{"width", "2"}}}, "lenet: there is no setting 'width', expected none");

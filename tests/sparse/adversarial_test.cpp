@@ -12,7 +12,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/convolution.h"
 #include "lockstep/sparse/functional.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -8,7 +8,7 @@
 #include "lockstep/core/cpu_level.h"
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/kernel_region.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 #include "support/gradcheck.h"
 
 namespace lockstep::sparse {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lockstep/core/error.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "lockstep/sparse/kernel_region.h"
-#include "sparse/clouds.h"
 #include "sparse/operations.h"
+#include "support/clouds.h"
 
 #ifdef LOCKSTEP_WITHOUT_GPU
 #define TWIN_SUITE(name) name##WithoutGpu

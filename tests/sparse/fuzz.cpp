@@ -13,7 +13,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/functional.h"
 #include "lockstep/sparse/tensor_field.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 
 namespace {
 

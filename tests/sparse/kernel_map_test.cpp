@@ -10,7 +10,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/kernel_region.h"
 #include "lockstep/sparse/row_map.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 
 namespace lockstep::sparse {
 namespace {

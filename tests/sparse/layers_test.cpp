@@ -7,7 +7,7 @@
 #include "lockstep/sparse/nn/convolution.h"
 #include "lockstep/sparse/nn/norm.h"
 #include "lockstep/sparse/nn/pooling.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 #include "support/gradcheck.h"
 
 namespace lockstep::sparse {

@@ -12,7 +12,7 @@
 #include "lockstep/sparse/nn/join.h"
 #include "lockstep/sparse/nn/pointwise.h"
 #include "lockstep/sparse/nn/pooling.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 #include "support/gradcheck.h"
 
 namespace lockstep::sparse {

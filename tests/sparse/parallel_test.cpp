@@ -14,7 +14,7 @@
 #include "lockstep/sparse/nn/pointwise.h"
 #include "lockstep/sparse/nn/pooling.h"
 #include "lockstep/sparse/tensor_field.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -9,7 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/sparse/rows.h"
 #include "lockstep/sparse/tensor_field.h"
-#include "sparse/clouds.h"
+#include "support/clouds.h"
 #include "support/gradcheck.h"
 
 namespace lockstep::sparse {

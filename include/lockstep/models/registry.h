@@ -62,6 +62,8 @@ struct Entry {
   /// Makes one, of options whose settings are complete. Its weights are drawn by libtorch's initialisers, so from the
   /// RandomScope of this thread where there is one (as in Team::run), else from the default generator.
   std::function<std::shared_ptr<Classifier>(const Options&)> make;
+  /// It takes clouds of points: an example has the sizes [channels], and coordinates.
+  bool clouds = false;
 };
 
 /// Networks by name, in the order in which they were added. A value.
@@ -96,7 +98,8 @@ class Registry {
 };
 
 /// The networks of this library: lenet, mlp, alexnet, vgg, resnet18, resnet34, resnet50, c4, d4, and of clouds
-/// minkunet14a and the other variants.
+/// minkunet14a and its other variants, stackunet, which label points, minkresnet14 to minkresnet101 and minkfcnn, which
+/// label clouds.
 Registry builtin();
 
 /// builtin().make(name, options).

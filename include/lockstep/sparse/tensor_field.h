@@ -41,6 +41,9 @@ class TensorField {
   CoordinateManagerPtr manager_;
 };
 
+/// A tensor's voxels as points, with its features and in its manager.
+TensorField points_of(const SparseTensor& voxels);
+
 /// As for sparse tensors: by batch entries.
 std::vector<TensorField> lockstep_scatter(const TensorField& x, const std::vector<Device>& devices, int64_t dim);
 TensorField lockstep_gather(const std::vector<TensorField>& parts, const Device& device, int64_t dim);

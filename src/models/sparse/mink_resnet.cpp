@@ -129,9 +129,7 @@ at::Tensor MinkResNetImpl::classify(const SparseTensor& x) {
 }
 
 at::Tensor MinkResNetImpl::forward(const SparseTensor& x) {
-  require(!options.field, "MinkResNet", "got ", x.to_string(),
-          ", expected a TensorField: this network begins with points");
-  return classify(x);
+  return options.field ? forward(points_of(x)) : classify(x);
 }
 
 at::Tensor MinkResNetImpl::forward(const TensorField& x) {

@@ -26,7 +26,7 @@ struct MinkResNetOptions {
   sparse::nn::BlockKind block = sparse::nn::BlockKind::basic;
   std::array<int64_t, 4> layers = {1, 1, 1, 1};
   /// Begins with a perceptron of each point, `field_network`, whose means in a voxel go through another with the point,
-  /// `field_network2`: forward takes fields.
+  /// `field_network2`.
   bool field = false;
 
   /// 14, 18, 34, 50 or 101. Throws Error for another.
@@ -54,7 +54,7 @@ class MinkResNetImpl : public torch::nn::Cloneable<MinkResNetImpl> {
   /// Throws Error where a number is below 1.
   explicit MinkResNetImpl(const MinkResNetOptions& options);
   void reset() override;
-  /// Throws Error where the network has a field part.
+  /// Of voxels; to a field part they are points.
   at::Tensor forward(const sparse::SparseTensor& x);
   /// Of a field; without a field part, of the means in its voxels.
   at::Tensor forward(const sparse::TensorField& x);
