@@ -37,8 +37,9 @@ bool holds_run(const std::filesystem::path& folder) {
 }
 
 void remove_run(const std::filesystem::path& folder) {
-  for (const char* name : {"metrics.jsonl", "last.pt", "previous.pt", "last.pt.partial", "weights.pt", "config.toml",
-                           "summary.json", "confusion.json", "samples.json", "curves.svg", "curves.png", "tb"})
+  for (const char* name :
+       {"metrics.jsonl", "last.pt", "previous.pt", "last.pt.partial", "weights.pt", "config.toml", "summary.json",
+        "confusion.json", "samples.json", "scenes.json", "curves.svg", "curves.png", "tb"})
     std::filesystem::remove_all(folder / name);
 }
 

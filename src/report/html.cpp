@@ -12,7 +12,7 @@ namespace {
 
 // The browser runs this page's script, and no other that a run's strings might smuggle in.
 std::string script_hash() {
-  const std::string_view script = page_script();
+  const std::string script = page_script();
   Sha256 sha;
   sha.update(script.data(), script.size());
   const std::string digits = sha.hex();
@@ -63,7 +63,8 @@ std::string run_buttons(std::span<const RunData> runs) {
 std::string one_run(const RunData& run) {
   return section("Curves", chart_section({&run, 1})) + section("Where a step's time goes", time_section({&run, 1})) +
          section("Speedup", speedup_section({&run, 1})) + section("Confusion", confusion_section(run)) +
-         section("Samples", sample_section(run)) + section("Set-up", setup_section(run));
+         section("Samples", sample_section(run)) + section("Scenes", scene_section(run)) +
+         section("Set-up", setup_section(run));
 }
 
 std::string details_of(const RunData& run, size_t number) {
@@ -71,7 +72,7 @@ std::string details_of(const RunData& run, size_t number) {
     return body.empty() ? "" : text("<h3 class=\"muted\">", title, "</h3>\n", body);
   };
   const std::string body = part("Confusion", confusion_section(run)) + part("Samples", sample_section(run)) +
-                           part("Set-up", setup_section(run));
+                           part("Scenes", scene_section(run)) + part("Set-up", setup_section(run));
   if (body.empty()) return "";
   return text("<details><summary>", swatch(static_cast<int>(number)), escape(run.name), badge(run),
               "</summary>\n<div class=\"card\">", subtitle(run), body, "</div></details>\n");

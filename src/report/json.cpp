@@ -82,6 +82,16 @@ std::vector<double> JsonObject::numbers(const char* key) const {
   return out;
 }
 
+std::vector<std::string> JsonObject::strings(const char* key) const {
+  std::vector<std::string> out;
+  const Json* items = array(key);
+  for (size_t i = 0; items != nullptr && i < items->size(); ++i) {
+    if (!(*items)[i].is_string()) wrong(key, "[", i, "] is no text");
+    out.push_back((*items)[i].get<std::string>());
+  }
+  return out;
+}
+
 const Json* JsonObject::object(const char* key) const {
   return find(key, "an object {...}", &Json::is_object);
 }

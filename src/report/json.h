@@ -36,6 +36,15 @@ class JsonObject {
   std::optional<std::string> string(const char* key) const;
   /// A list of numbers, null being NaN; empty where it is not there.
   std::vector<double> numbers(const char* key) const;
+  /// A list of texts; empty where it is not there.
+  std::vector<std::string> strings(const char* key) const;
+  /// take(JsonObject) for each of a list of objects; none where it is not there.
+  template <class Take>
+  void for_each(const char* key, Take take) const {
+    const Json* list = array(key);
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i)
+      take(JsonObject((*list)[i], operation_, text(where_, ": ", key, "[", i, "]")));
+  }
   /// Null where it is not there.
   const Json* array(const char* key) const;
   const Json* object(const char* key) const;

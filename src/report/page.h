@@ -14,7 +14,9 @@ namespace lockstep::report {
 
 /// What stands between <style> and </style>, and between <script> and </script>.
 std::string page_style();
-std::string_view page_script();
+std::string page_script();
+/// The part of the script for scenes, behind that for charts.
+std::string_view scene_script();
 
 /// A figure of the last line that has it, where the summary has none.
 std::optional<double> final_figure(const RunData& run, Split split, std::optional<double> Metrics::*measure);
@@ -32,6 +34,7 @@ std::string speedup_section(std::span<const RunData> runs);
 
 std::string confusion_section(const RunData& run);
 std::string sample_section(const RunData& run);
+std::string scene_section(const RunData& run);
 std::string setup_section(const RunData& run);
 
 /// <section> with a heading, or nothing around nothing. `title` is escaped here.

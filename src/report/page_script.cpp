@@ -5,8 +5,8 @@
 
 namespace lockstep::report {
 
-std::string_view page_script() {
-  return R"js(
+std::string page_script() {
+  static constexpr std::string_view charts = R"js(
 'use strict';
 const all = (root, what) => [...root.querySelectorAll(what)];
 const numbers = text => text.split(' ').map(Number);
@@ -102,6 +102,7 @@ all(document, '.runs button').forEach(button => button.addEventListener('click',
 }));
 all(document, '.runs button').forEach(button => { button.disabled = false; });
 )js";
+  return std::string(charts) + std::string(scene_script());
 }
 
 }  // namespace lockstep::report

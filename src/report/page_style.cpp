@@ -38,7 +38,7 @@ figcaption{display:flex;flex-wrap:wrap;align-items:baseline;gap:2px 14px;margin-
 .swatch.dashed{background:linear-gradient(90deg,currentColor 40%,transparent 40% 60%,currentColor 60%)}
 .chart{position:relative}
 .chart svg{display:block;width:100%;height:auto;overflow:visible;font-family:inherit;touch-action:pan-y}
-.chart svg:focus-visible,button:focus-visible,summary:focus-visible,.scroll:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:4px}
+.chart svg:focus-visible,button:focus-visible,summary:focus-visible,.scroll:focus-visible,canvas:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:4px}
 .tip{position:absolute;z-index:1;pointer-events:none;background:var(--card);border:1px solid var(--line);border-radius:8px;box-shadow:0 4px 14px rgb(0 0 0/.18);padding:6px 10px;font-size:12.5px;line-height:1.45;max-width:90%;font-variant-numeric:tabular-nums}
 .tip div{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .runs{position:sticky;top:0;z-index:2;display:flex;flex-wrap:wrap;gap:8px;margin:18px 0 0;padding:8px 0;background:var(--page)}
@@ -71,6 +71,16 @@ td.n,th.n{text-align:right;white-space:nowrap}
 .samples{display:grid;gap:10px;grid-template-columns:repeat(auto-fill,minmax(96px,1fr));margin:0;padding:0;list-style:none}
 .samples li{font-size:12.5px;line-height:1.35;overflow-wrap:anywhere}
 .samples img{display:block;width:100%;max-width:128px;image-rendering:pixelated;border-radius:6px;margin-bottom:4px;border:1px solid var(--line)}
+.scenes>ul{margin:0;padding:0;list-style:none}
+.scenes>ul+ul{margin-top:10px}
+.scenes figure{display:inline-block;margin:0 10px 8px 0;font-size:12.5px;color:var(--muted)}
+.scenes img{display:block;max-width:100%;border-radius:6px;border:1px solid var(--line)}
+.stage{height:min(70vh,520px);margin:8px 0;border:1px solid var(--line);border-radius:8px;background:var(--page)}
+.stage canvas{display:block;width:100%;height:100%;touch-action:none;cursor:grab}
+.choices{display:flex;flex-wrap:wrap;gap:8px 16px;align-items:center;font-size:13px;color:var(--muted)}
+.choice{display:flex;flex-wrap:wrap;gap:4px}
+.choice button{font:inherit;color:var(--text);background:var(--card);border:1px solid var(--line);border-radius:99px;padding:3px 11px;cursor:pointer}
+.choice button[aria-pressed=true]{border-color:var(--accent);color:var(--accent)}
 .confused{margin:0;padding-left:20px}
 details{margin-top:10px}
 summary{cursor:pointer;font-weight:600;overflow-wrap:anywhere}
@@ -78,7 +88,7 @@ details>.card,details>.grid{margin-top:10px}
 pre{margin:0;overflow-x:auto}
 [hidden]{display:none}
 @media(max-width:420px){.card{padding:12px}.scroll>table:not(.matrix){font-size:12.5px}.scroll>table:not(.matrix) :is(th,td){padding-right:7px}}
-@media print{.runs,.tip{display:none}body{background:none}.card{break-inside:avoid}}
+@media print{.runs,.tip,.choices{display:none}body{background:none}.card{break-inside:avoid}}
 )css";
 
 // Colours that only the page has.

@@ -34,24 +34,6 @@ SpeedupRow speedup_from_json(const JsonObject& object) {
   return row;
 }
 
-// Each element of a list of objects; a missing list has none.
-template <class Take>
-void for_each_object(const JsonObject& object, const char* key, Take take) {
-  const Json* list = object.array(key);
-  for (size_t i = 0; list != nullptr && i < list->size(); ++i)
-    take(JsonObject((*list)[i], object.operation(), text(object.where(), ": ", key, "[", i, "]")));
-}
-
-std::vector<std::string> read_classes(const JsonObject& object) {
-  std::vector<std::string> classes;
-  const Json* list = object.array("classes");
-  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
-    if (!(*list)[i].is_string()) object.wrong("classes[", i, "] is no text");
-    classes.push_back((*list)[i].get<std::string>());
-  }
-  return classes;
-}
-
 // Says what is wrong with a confusion matrix; empty when nothing is.
 std::string fault(const Confusion& confusion) {
   const size_t size = confusion.classes.size();
@@ -132,7 +114,7 @@ Summary read_summary(const std::filesystem::path& file) {
       if (!value.is_string()) object.wrong("fingerprint '", name, "' is no text");
       summary.fingerprint.emplace_back(name, value.get<std::string>());
     }
-  for_each_object(object, "speedup", [&](const JsonObject& row) { summary.speedup.push_back(speedup_from_json(row)); });
+  object.for_each("speedup", [&](const JsonObject& row) { summary.speedup.push_back(speedup_from_json(row)); });
   return summary;
 }
 
@@ -145,7 +127,7 @@ void write_confusion(const std::filesystem::path& file, const Confusion& confusi
 Confusion read_confusion(const std::filesystem::path& file) {
   const Json json = parse_json("read_confusion", read_file(file), file.string());
   const JsonObject object(json, "read_confusion", file.string());
-  Confusion confusion{read_classes(object), {}};
+  Confusion confusion{object.strings("classes"), {}};
   const Json* counts = object.array("counts");
   if (counts == nullptr) object.wrong("'counts' is missing, expected a row of counts for each class");
   for (const Json& row : *counts) {
@@ -175,8 +157,8 @@ void write_samples(const std::filesystem::path& file, const Samples& samples) {
 Samples read_samples(const std::filesystem::path& file) {
   const Json json = parse_json("read_samples", read_file(file), file.string());
   const JsonObject object(json, "read_samples", file.string());
-  Samples samples{read_classes(object), {}};
-  for_each_object(object, "samples", [&](const JsonObject& one) {
+  Samples samples{object.strings("classes"), {}};
+  object.for_each("samples", [&](const JsonObject& one) {
     Sample sample;
     sample.id = one.integer("id").value_or(0);
     sample.label = to_int(one, "label", one.integer("label").value_or(0));
@@ -205,6 +187,7 @@ RunData read_run(const std::filesystem::path& folder) {
   if (fs::exists(files.config())) run.config = read_file(files.config());
   if (fs::exists(files.confusion())) run.confusion = read_confusion(files.confusion());
   if (fs::exists(files.samples())) run.samples = read_samples(files.samples());
+  if (fs::exists(files.scenes())) run.scenes = read_scenes(files.scenes());
   if (run.summary) run.name = run.summary->name;
   // "runs/lenet/" has an empty file name; "." has one that says nothing.
   if (run.name.empty()) run.name = fs::weakly_canonical(folder).filename().string();

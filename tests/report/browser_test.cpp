@@ -61,6 +61,68 @@ onload = () => {
 };
 </script></body>)html";
 
+// The same for scenes. A drawing is read in the task that made it: the browser clears it when it has been shown.
+constexpr const char* scene_probe = R"html(<!doctype html><body style="margin:0">
+<iframe id="page" src="report.html" style="border:0;width:WIDTHpx;height:900px"></iframe><pre id="seen"></pre><script>
+onload = () => {
+  const view = document.getElementById('page').contentWindow, page = view.document, seen = {};
+  const all = what => [...page.querySelectorAll(what)];
+  seen.scrollWidth = page.documentElement.scrollWidth;
+  seen.pictures = all('.scenes img').filter(e => e.offsetParent).length;
+  seen.legend = all('.scenes .legend li').map(e => e.textContent.trim());
+  const canvas = page.querySelector('.scenes canvas');
+  seen.canvas = !!canvas;
+  if (canvas) {
+    const gl = canvas.getContext('webgl'), hex = v => v.toString(16).padStart(2, '0');
+    const look = () => {
+      const pixels = new Uint8Array(4 * canvas.width * canvas.height), colours = {};
+      gl.readPixels(0, 0, canvas.width, canvas.height, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+      for (let i = 0; i < pixels.length; i += 4) {
+        const name = [...pixels.subarray(i, i + 4)].map(hex).join('');
+        colours[name] = (colours[name] || 0) + 1;
+      }
+      return colours;
+    };
+    const press = name => { all('.choice button').find(e => e.textContent === name).click(); return look(); };
+    const at = (type, id, x, y) => {
+      canvas.dispatchEvent(new view.PointerEvent(type, {pointerId: id, clientX: x, clientY: y}));
+      return look();
+    };
+    canvas.setPointerCapture = () => {};  // these pointers are not the browser's
+    seen.size = [canvas.clientWidth, canvas.clientHeight];
+    seen.choices = all('.choice').map(e => [...e.children].map(b => b.textContent));
+    seen.truth = press('truth');
+    seen.prediction = press('prediction');
+    seen.pressed = all('.choice button[aria-pressed=true]').map(e => e.textContent);
+    seen.colours = Object.keys(press('colour')).length;
+    seen.other = press('Scene 7');
+    seen.before = press('truth');
+    at('pointerdown', 1, 100, 100);
+    seen.turned = at('pointermove', 1, 180, 100);
+    at('pointerdown', 2, 200, 100);
+    seen.pinched = at('pointermove', 2, 300, 100);
+    at('pointerup', 1, 0, 0);
+    at('pointerup', 2, 0, 0);
+    canvas.dispatchEvent(new view.MouseEvent('dblclick'));
+    seen.again = look();
+    seen.left = at('pointermove', 1, 5, 5);
+    const turned = new view.WheelEvent('wheel', {deltaY: -300, cancelable: true});
+    canvas.dispatchEvent(turned);
+    seen.wheel = look();
+    seen.scrolls = !turned.defaultPrevented;
+    canvas.dispatchEvent(new view.MouseEvent('dblclick'));
+    canvas.dispatchEvent(new view.KeyboardEvent('keydown', {key: 'ArrowLeft', cancelable: true}));
+    seen.key = look();
+    canvas.dispatchEvent(new view.MouseEvent('dblclick'));
+    const range = page.querySelector('.scenes input');
+    range.value = 1;
+    range.dispatchEvent(new view.Event('input'));
+    seen.whole = look();
+  }
+  document.getElementById('seen').textContent = JSON.stringify(seen);
+};
+</script></body>)html";
+
 class Browser : public testing::Test {
  protected:
   void SetUp() override {
@@ -85,12 +147,12 @@ class Browser : public testing::Test {
     return lines;
   }
 
-  json look_at(std::span<const RunData> runs, int width) {
+  json look_at(std::span<const RunData> runs, int width, std::string page = probe, const std::string& flags = "") {
     write_text(folder / "report.html", report_page(runs));
-    std::string page = probe;
     page.replace(page.find("WIDTH"), 5, std::to_string(width));
     write_text(folder / "probe.html", page);
-    const std::string dom = start("--dump-dom --virtual-time-budget=10000 --window-size=1600,1000", "probe.html");
+    const std::string dom =
+        start(flags + " --dump-dom --virtual-time-budget=10000 --window-size=1600,1000", "probe.html");
     const std::string mark = "<pre id=\"seen\">";
     const size_t begin = dom.find(mark);
     if (begin == std::string::npos) return {};
@@ -185,6 +247,59 @@ TEST_F(Browser, PaintsLightAndDark) {
         painted += at(i) == std::array{line.red, line.green, line.blue};
       EXPECT_GT(painted, 100) << width << (dark ? " dark" : " light");
     }
+}
+
+constexpr const char *kFloor = "a6cee3ff", *kBox = "b2b2b2ff", *kUnknown = "404040ff", *kNothing = "00000000";
+
+int painted(const json& colours, const char* colour) {
+  return colours.value(colour, 0);
+}
+int painted(const json& colours) {
+  int sum = 0;
+  for (const auto& [colour, count] : colours.items()) sum += colour == kNothing ? 0 : count.get<int>();
+  return sum;
+}
+
+TEST_F(Browser, ShowsScenesThatCanBeTurned) {
+  const RunData run = example_cloud_run("minkunet14a");
+  for (const int width : {375, 1280}) {
+    const json seen = look_at({&run, 1}, width, scene_probe, "--enable-unsafe-swiftshader");
+    ASSERT_EQ(seen["canvas"], true) << seen;
+    EXPECT_EQ(seen["scrollWidth"], width);
+    EXPECT_GT(seen["size"][0], width * 0.8);
+    EXPECT_EQ(seen["pictures"], 0);
+    EXPECT_EQ(seen["legend"], json({"floor", "<b>box</b>", "unknown"}));
+    EXPECT_EQ(seen["choices"], json({{"Scene 0", "Scene 7"}, {"truth", "prediction", "colour"}}));
+    EXPECT_EQ(seen["pressed"], json({"Scene 0", "prediction"}));
+    // Of the box one side is taken for floor, and nothing is predicted to be unknown.
+    EXPECT_GT(painted(seen["truth"], kFloor), 1000);
+    EXPECT_GT(painted(seen["prediction"], kBox), 300);
+    EXPECT_GT(painted(seen["truth"], kBox), painted(seen["prediction"], kBox) + 100);
+    EXPECT_GT(painted(seen["truth"], kUnknown), 20);
+    EXPECT_EQ(painted(seen["prediction"], kUnknown), 0);
+    EXPECT_EQ(painted(seen["truth"]), painted(seen["prediction"]));
+    EXPECT_GT(painted(seen["truth"], kNothing), 1000);  // the page's own colour shows there, light or dark
+    EXPECT_GT(seen["colours"], 100);
+    EXPECT_EQ(seen["other"].size(), seen["colours"]);
+    EXPECT_EQ(seen["before"], seen["truth"]);
+    EXPECT_NE(seen["turned"], seen["before"]);
+    EXPECT_GT(painted(seen["pinched"]), painted(seen["turned"]));
+    EXPECT_EQ(seen["again"], seen["before"]);
+    EXPECT_EQ(seen["left"], seen["before"]);  // a finger that was lifted turns nothing
+    EXPECT_GT(painted(seen["wheel"]), painted(seen["before"]));
+    EXPECT_EQ(seen["scrolls"], false);
+    EXPECT_NE(seen["key"], seen["before"]);
+    EXPECT_GT(painted(seen["whole"], kBox), painted(seen["before"], kBox));          // a voxel above all others
+    EXPECT_THAT(complaints(), testing::Each(HasSubstr("stall due to ReadPixels")));  // which is this test's
+  }
+}
+
+TEST_F(Browser, KeepsThePicturesOfScenesWhereWebGlIsMissing) {
+  const RunData run = example_cloud_run("minkunet14a");
+  const json seen = look_at({&run, 1}, 375, scene_probe, "--disable-3d-apis");
+  EXPECT_EQ(seen["canvas"], false) << seen;
+  EXPECT_EQ(seen["pictures"], 4);
+  EXPECT_EQ(seen["scrollWidth"], 375);
 }
 
 TEST_F(Browser, RunsNoScriptButThePagesOwn) {

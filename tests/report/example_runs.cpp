@@ -68,7 +68,35 @@ Samples example_samples() {
   return samples;
 }
 
+/// A floor, on it a box that is found but for one side.
+Scene example_scene(int64_t id) {
+  Scene scene{.id = id, .mark = 1.2};
+  const auto add = [&](int x, int y, int z, uint8_t label, uint8_t prediction) {
+    scene.voxels.push_back({static_cast<uint16_t>(x), static_cast<uint16_t>(y), static_cast<uint16_t>(z)});
+    scene.labels.push_back(label);
+    scene.predictions.push_back(prediction);
+    scene.colours.push_back({static_cast<uint8_t>(8 * x), static_cast<uint8_t>(8 * y), 120});
+  };
+  for (int x = 0; x < 30; ++x)
+    for (int y = 0; y < 30; ++y) add(x, y, 0, x == 0 ? Scene::kUnknown : 0, 0);
+  for (int a = 10; a < 20; ++a)
+    for (int z = 1; z < 10; ++z) {
+      add(a, 10, z, 1, 1);
+      add(10, a, z, 1, 0);
+    }
+  add(0, 0, 20, 1, 1);  // above what is shown at first
+  return scene;
+}
+
 }  // namespace
+
+RunData example_cloud_run(const std::string& name) {
+  RunData run = example_run(name);
+  run.samples = {};
+  run.confusion.reset();
+  run.scenes = {{"floor", "<b>box</b>"}, {example_scene(0), example_scene(7)}};
+  return run;
+}
 
 RunData example_run(const std::string& name, const std::string& placement, char hash) {
   RunData run{.name = name};
@@ -110,6 +138,7 @@ void write_run(const std::filesystem::path& folder, const RunData& run) {
   if (run.summary) write_summary(files.summary(), *run.summary);
   if (run.confusion) write_confusion(files.confusion(), *run.confusion);
   if (!run.samples.samples.empty()) write_samples(files.samples(), run.samples);
+  if (!run.scenes.scenes.empty()) write_scenes(files.scenes(), run.scenes);
 }
 
 }  // namespace lockstep::report

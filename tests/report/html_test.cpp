@@ -37,8 +37,19 @@ TEST(ReportPage, OfOneRunShowsAllThatItHolds) {
   EXPECT_EQ(page, page_of(example_run("lenet-d2l")));
 }
 
+TEST(ReportPage, ShowsScenesAsPicturesWithALegend) {
+  const RunData run = example_cloud_run("minkunet14a");
+  const std::string page = page_of(run);
+  // 900 voxels of the floor, of which the class of 30 is unknown, one above it, 180 of a box, of which half are found.
+  for (const char* part : {">Scenes<", "data-name=\"Scene 7\"", "91.4 % of the voxels right", "&lt;b&gt;box&lt;/b&gt;",
+                           "background:#a6cee3", "alt=\"Scene 0, truth\"", "alt=\"Scene 0, prediction\""})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_EQ(count(page, "<img "), 4);
+  EXPECT_THAT(page_of(example_run("lenet")), Not(HasSubstr(">Scenes<")));
+}
+
 TEST(ReportPage, NeedsNothingFromOutside) {
-  const std::string page = page_of(example_run("a"));
+  const std::string page = page_of(example_run("a")) + page_of(example_cloud_run("b"));
   EXPECT_THAT(page, HasSubstr("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-"));
   for (const char* outside : {"<link", "href=", "src=\"http", "@import", "url(http", "fetch(", "XMLHttpRequest"})
     EXPECT_THAT(page, Not(HasSubstr(outside))) << outside;

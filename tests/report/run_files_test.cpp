@@ -126,6 +126,48 @@ TEST(Samples, HaveClassesThatThereAre) {
   EXPECT_THAT(error_of([&] { read_samples(file); }), HasSubstr("expected a PNG"));
 }
 
+Scenes two_scenes() {
+  return {{"floor", "chair"},
+          {{.id = 3,
+            .mark = 1.5,
+            .voxels = {{0, 1, 2}, {65535, 256, 7}},
+            .labels = {1, Scene::kUnknown},
+            .predictions = {0, 1},
+            .colours = {{0, 128, 255}, {1, 2, 3}}},
+           {.id = 4}}};
+}
+
+TEST(Scenes, ComeBackAsTheyWereWritten) {
+  const TemporaryFolder folder;
+  write_scenes(folder / "scenes.json", two_scenes());
+  EXPECT_EQ(read_scenes(folder / "scenes.json"), two_scenes());
+}
+
+TEST(Scenes, PackNumbersWithLowBytesFirst) {
+  EXPECT_EQ(packed(two_scenes().scenes[0].voxels), base64(std::string("\0\0\1\0\2\0\xff\xff\0\1\7\0", 12)));
+}
+
+TEST(Scenes, HaveAsManyLabelsAsVoxelsAndClassesThatThereAre) {
+  const TemporaryFolder folder;
+  const auto file = folder / "scenes.json";
+  Scenes scenes = two_scenes();
+  scenes.scenes[0].labels.pop_back();
+  EXPECT_THAT(error_of([&] { write_scenes(file, scenes); }),
+              HasSubstr("scene 0 has 2 voxels, 1 labels, 2 predictions and 2 colours, expected as many of each"));
+  scenes = two_scenes();
+  scenes.scenes[0].predictions[1] = 2;
+  EXPECT_THAT(error_of([&] { write_scenes(file, scenes); }), HasSubstr("the prediction 2, expected one of 2 classes"));
+  scenes = two_scenes();
+  scenes.scenes[0].labels[0] = 2;
+  EXPECT_THAT(error_of([&] { write_scenes(file, scenes); }), HasSubstr("the label 2, expected one of 2 classes"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  write_text(file, R"({"classes": ["a"], "scenes": [{"voxels": "AAA="}]})");
+  EXPECT_THAT(error_of([&] { read_scenes(file); }),
+              HasSubstr("scenes[0]: 'voxels' has 2 bytes, expected a multiple of 6"));
+  write_text(file, R"({"classes": [4]})");
+  EXPECT_THAT(error_of([&] { read_scenes(file); }), HasSubstr("classes[0] is no text"));
+}
+
 TEST(RunFolder, GivesAllThatARunHasWritten) {
   const TemporaryFolder folder;
   const RunFolder files{folder.path()};
@@ -134,6 +176,7 @@ TEST(RunFolder, GivesAllThatARunHasWritten) {
   write_file_atomically(files.config(), "model = \"lenet\"\n");
   write_confusion(files.confusion(), {{"a"}, {{1}}});
   write_samples(files.samples(), {{}, {{.image = {1, 1, 1, {0}}}}});
+  write_scenes(files.scenes(), two_scenes());
   const RunData run = read_run(folder.path());
   EXPECT_EQ(run.name, "lenet");
   EXPECT_THAT(run.metrics, SizeIs(1));
@@ -141,6 +184,7 @@ TEST(RunFolder, GivesAllThatARunHasWritten) {
   EXPECT_EQ(run.summary, full_summary());
   EXPECT_THAT(run.confusion->counts, SizeIs(1));
   EXPECT_THAT(run.samples.samples, SizeIs(1));
+  EXPECT_THAT(run.scenes.scenes, SizeIs(2));
 }
 
 TEST(RunFolder, MayHoldNothingButMetrics) {

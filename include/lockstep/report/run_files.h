@@ -10,6 +10,7 @@
 
 #include "lockstep/report/image.h"
 #include "lockstep/report/metrics.h"
+#include "lockstep/report/scenes.h"
 
 /// The folder of a run, `runs/NAME`, and the files in it that people and `lockstep report` look at.
 namespace lockstep::report {
@@ -23,6 +24,7 @@ struct RunFolder {
   std::filesystem::path summary() const { return folder / "summary.json"; }
   std::filesystem::path confusion() const { return folder / "confusion.json"; }
   std::filesystem::path samples() const { return folder / "samples.json"; }
+  std::filesystem::path scenes() const { return folder / "scenes.json"; }
   std::filesystem::path curves_svg() const { return folder / "curves.svg"; }
   std::filesystem::path curves_png() const { return folder / "curves.png"; }
   std::filesystem::path tensorboard() const { return folder / "tb"; }
@@ -114,6 +116,7 @@ struct RunData {
   std::optional<Summary> summary = {};
   std::optional<Confusion> confusion = {};
   Samples samples = {};
+  Scenes scenes = {};
 };
 
 /// Files that are missing are empty in the result. Throws Error when the folder is not there, or holds neither metrics
