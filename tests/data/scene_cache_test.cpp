@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "data/files.h"
-#include "support/published_clouds.h"
 #include "lockstep/data/loader.h"
+#include "support/published_clouds.h"
 
 namespace lockstep::data {
 namespace {
