@@ -116,6 +116,10 @@ void check(const Config& config) {
   require(config.epochs > 0 || config.steps > 0, "train", "epochs and steps are both 0, expected one of them");
 }
 
+bool begins_with_file(const Config& config) {
+  return config.init.ends_with(".pt") || config.init.ends_with(".pth");
+}
+
 int64_t usual_batch(bool clouds) {
   return clouds ? 8 : 256;
 }

@@ -16,6 +16,7 @@
 #include "lockstep/report/tensorboard.h"
 #include "lockstep/train/weights.h"
 #include "train/precision.h"
+#include "train/scenes.h"
 #include "train/session.h"
 #include "train/snapshot.h"
 
@@ -236,24 +237,34 @@ std::string Recorder::kept() {
 }
 
 void Recorder::samples(models::Classifier& network, c10::Device device) {
+  if (files_ == nullptr || plan_.task.test == nullptr) return;
+  const auto& info = plan_.task.test->info();
+  const at::NoGradGuard no_grad;
+  const PrecisionScope precision(plan_.precision, device);
+  network.eval();
+  if (info.voxel > 0)
+    write_scenes(scenes_of(plan_, network, device));
+  else if (info.input_shape.size() == 3 && info.target_shape.empty() && info.input_shape[0] <= 4 &&
+           info.input_shape[0] != 2)
+    write_samples(network, device);
+  network.train();
+}
+
+void Recorder::write_scenes(const report::Scenes& scenes) const {
+  if (!scenes.scenes.empty()) writing([&] { report::write_scenes(files_->folder.scenes(), scenes); });
+}
+
+void Recorder::write_samples(models::Classifier& network, c10::Device device) const {
   const auto& test = plan_.task.test;
-  if (files_ == nullptr || test == nullptr) return;
-  const auto& info = test->info();
   const int64_t count = std::min(kSamples, test->size());
-  if (info.input_shape.size() != 3 || !info.target_shape.empty() || info.input_shape[0] > 4 || info.input_shape[0] == 2)
-    return;
   data::Loader shown(data::first_of(test, count), data::Order::sequential(count), {.batch = count, .workers = 0});
   data::Loader seen(
       data::first_of(test, count), data::Order::sequential(count),
       {.batch = count, .transforms = plan_.transforms.deterministic(), .layout = plan_.layout, .workers = 0});
-  const at::NoGradGuard no_grad;
-  const PrecisionScope precision(plan_.precision, device);
-  network.eval();
   const auto batch = seen.next();
   const auto probabilities = network.forward(batch.inputs.to(device)).to(at::kCPU, at::kFloat).softmax(1);
-  network.train();
   const auto images = shown.next();
-  report::Samples out{.classes = info.class_names};
+  report::Samples out{.classes = test->info().class_names};
   for (int64_t k = 0; k < count; ++k) {
     const auto [best, label] = probabilities[k].max(0);
     out.samples.push_back({.id = batch.ids[k].item<int64_t>(),

@@ -45,6 +45,8 @@ class Recorder {
   report::Metrics metrics_of(report::Split split, const Cursor& cursor, double epochs) const;
   void write(const report::Metrics& metrics);
   void write_summary(const std::string& state);
+  void write_samples(models::Classifier& network, c10::Device device) const;
+  void write_scenes(const report::Scenes& scenes) const;
   void write_confusion(const at::Tensor& matrix) const;
 
   const Plan& plan_;

@@ -68,7 +68,7 @@ void Session::load_initial_weights(models::Classifier& network) const {
   if (!leads()) return;
   if (work_.start)
     models::load_state_dict(network, work_.start->weights);
-  else if (plan_.config.init.ends_with(".pt"))
+  else if (begins_with_file(plan_.config))
     models::load_state_dict(network, read_weights(plan_.config.init));
 }
 

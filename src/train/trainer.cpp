@@ -76,7 +76,7 @@ Task make_task(const Config& config) {
                        .dimension = info.voxel > 0 ? kAxes : 0,
                        .classes = info.classes,
                        .settings = settings_of(config)};
-  if (!config.init.ends_with(".pt")) made.init = config.init;
+  if (!begins_with_file(config)) made.init = config.init;
   auto registry = models::builtin();
   made = registry.complete(config.model, made);
   task.network = [registry = std::move(registry), made, name = config.model] { return registry.make(name, made); };

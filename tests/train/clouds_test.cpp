@@ -105,6 +105,49 @@ TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
   EXPECT_NEAR(*report::read_summary(folder.file("run/summary.json")).test_mean_iou, *test.mean_iou, 1e-12);
 }
 
+/// All voxels of the small test room, as the last evaluation saw them.
+TEST(CloudTraining, LeavesScenesWithWhatTheNetworkMakesOfThem) {
+  const TemporaryFolder folder;
+  Config recipe = config();
+  recipe.epochs = 1;
+  recipe.out = folder.file("run");
+  const Outcome outcome = train(recipe);
+  const auto scenes = report::read_scenes(folder.file("run/scenes.json"));
+  EXPECT_THAT(scenes.classes, ::testing::Contains("chair"));
+  ASSERT_EQ(scenes.scenes.size(), 1);
+  int64_t known = 0, right = 0;
+  for (const auto& scene : scenes.scenes) {
+    EXPECT_EQ(scene.mark, 1);
+    EXPECT_EQ(scene.colours.size(), scene.voxels.size());
+    for (size_t i = 0; i < scene.labels.size(); ++i) {
+      known += scene.labels[i] != report::Scene::kUnknown;
+      right += scene.labels[i] == scene.predictions[i];
+    }
+  }
+  EXPECT_NEAR(outcome.last.test->accuracy, static_cast<double>(right) / static_cast<double>(known), 1e-12);
+}
+
+TEST(CloudTraining, KeepsAFewThousandVoxelsOfALargeScene) {
+  const auto scenes_on = [](const char* devices) {
+    const TemporaryFolder folder;
+    Config recipe = config();
+    recipe.model = "stackunet";
+    recipe.data = "rooms:2:6";
+    recipe.voxel = 0.08;
+    recipe.replicas = recipe.batch = 2;
+    recipe.epochs = 1;
+    recipe.devices = devices;
+    recipe.out = folder.file("run");
+    train(recipe);
+    return report::read_scenes(folder.file("run/scenes.json"));
+  };
+  const auto scenes = scenes_on("cpu:1");
+  ASSERT_EQ(scenes.scenes.size(), 1);
+  EXPECT_EQ(scenes.scenes[0].voxels.size(), 6000);
+  EXPECT_GT(scenes.scenes[0].mark, 1);
+  EXPECT_EQ(scenes_on("cpu:2"), scenes);
+}
+
 /// Loss and accuracy are of voxels, so neither the division nor its sizes matter.
 TEST(CloudTraining, EvaluatesTheSameForAnyNumberOfReplicas) {
   Config recipe = config();

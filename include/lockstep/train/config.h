@@ -83,6 +83,9 @@ struct Config {
   bool quiet = false;
 };
 
+/// Whether `init` is a file of weights: its name ends in .pt or .pth.
+bool begins_with_file(const Config& config);
+
 /// One option: how it is called, what it is for, and the place of its value in a Config.
 struct Field {
   const char* name;   // "weight-decay", on the command line and in files
