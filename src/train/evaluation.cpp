@@ -28,7 +28,8 @@ data::LoaderOptions loader_options(const EvaluationOptions& options) {
           .cache = options.cache};
 }
 
-void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, const EvaluationOptions& options) {
+void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, int64_t classes,
+         const EvaluationOptions& options) {
   const auto scores = logits.to(at::kCPU, at::kFloat);
   auto* numbers = sums.mutable_data_ptr<double>();
   const auto& targets = batch.targets;
@@ -43,7 +44,8 @@ void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, c
   numbers[kTargets] += targets.ge(0).sum().item<double>();
   numbers[kExamples] += static_cast<double>(batch.count);
   if (!options.confusion) return;
-  const int64_t classes = scores.size(1);
+  require(scores.size(1) == classes, "evaluate", "the network tells ", scores.size(1), " classes apart, expected ",
+          classes, " as the data set has");
   const auto known = targets.ge(0);
   const auto pairs = (targets * classes + best).masked_select(known);
   sums.narrow(0, kSlots, classes * classes).add_(at::bincount(pairs, {}, classes * classes));
@@ -67,7 +69,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
     for (const data::Batch& batch : loader_->share(me.number())) {
       if (batch.count == 0) continue;
       const PrecisionScope precision(options_.precision, me.device());
-      add(sums, network.forward(input_of(batch, me.device())), batch, options_);
+      add(sums, network.forward(input_of(batch, me.device())), batch, classes, options_);
     }
     sums[kTold] = tell;
     return sums;
