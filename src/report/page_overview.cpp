@@ -60,6 +60,7 @@ std::vector<Row> figures_of(const RunData& run) {
              ? run.summary->examples_per_second
              : final_figure(run, Split::train, &Metrics::examples_per_second);
   return {{"test accuracy", shown(final_figure(run, Split::test, &Metrics::accuracy))},
+          {"test mIoU", shown(final_figure(run, Split::test, &Metrics::mean_iou))},
           {"test loss", shown(final_figure(run, Split::test, &Metrics::loss))},
           {"train accuracy", shown(final_figure(run, Split::train, &Metrics::accuracy))},
           {"train loss", shown(final_figure(run, Split::train, &Metrics::loss))},
@@ -121,6 +122,7 @@ std::optional<double> final_figure(const RunData& run, Split split, std::optiona
     std::optional<double> value;
     if (measure == &Metrics::loss) value = train ? summary.train_loss : summary.test_loss;
     if (measure == &Metrics::accuracy) value = train ? summary.train_accuracy : summary.test_accuracy;
+    if (measure == &Metrics::mean_iou && !train) value = summary.test_mean_iou;
     if (value) return value;
   }
   for (auto line = run.metrics.rbegin(); line != run.metrics.rend(); ++line)

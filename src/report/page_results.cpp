@@ -80,14 +80,20 @@ std::string matrix(const Confusion& confusion, double worst) {
 }
 
 // Of each class, how much is found.
-std::string recall_table(const Confusion& confusion) {
+/// Of each class the share of it that is found, or, of a segmentation, the intersection over the union.
+std::string class_table(const RunData& run, const Confusion& confusion) {
+  const auto segments = [](const Metrics& line) { return line.split == Split::test && !line.class_iou.empty(); };
+  const auto last = std::find_if(run.metrics.rbegin(), run.metrics.rend(), segments);
+  const bool by_union = last != run.metrics.rend() && last->class_iou.size() == confusion.classes.size();
   std::string rows;
   for (size_t c = 0; c < confusion.classes.size(); ++c) {
-    const int64_t sum = row_sum(confusion.counts[c]);
-    const double share = sum == 0 ? 0 : static_cast<double>(confusion.counts[c][c]) / static_cast<double>(sum);
-    rows += share_row(escape(confusion.classes[c]), share, 0, sum == 0 ? "-" : fixed(100 * share, 1) + " %");
+    const auto sum = static_cast<double>(row_sum(confusion.counts[c]));
+    const double share = by_union ? last->class_iou[c] : static_cast<double>(confusion.counts[c][c]) / sum;
+    rows += share_row(escape(confusion.classes[c]), std::isnan(share) ? 0 : share, 0,
+                      std::isnan(share) ? "-" : fixed(100 * share, 1) + " %");
   }
-  return "<div class=\"card\"><h3>Found, by class</h3>\n<table class=\"shares\">" + rows + "</table></div>\n";
+  return text("<div class=\"card\"><h3>", by_union ? "Intersection over union" : "Found",
+              ", by class</h3>\n<table class=\"shares\">", rows, "</table></div>\n");
 }
 
 std::string class_name(const Samples& samples, int number) {
@@ -115,11 +121,11 @@ std::string confusion_section(const RunData& run) {
   const std::string list =
       text("<div class=\"card\"><h3>Most often confused</h3>\n", confused_list(confusion, worst), "</div>\n");
   if (confusion.classes.size() > largest_matrix)
-    return "<div class=\"grid\">\n" + list + recall_table(confusion) + "</div>\n";
+    return "<div class=\"grid\">\n" + list + class_table(run, confusion) + "</div>\n";
   return text(
       "<div class=\"grid\">\n<div class=\"card\"><p class=\"muted\">Rows: the true class; columns: the "
       "prediction.</p>\n",
-      matrix(confusion, most), "</div>\n", recall_table(confusion), list, "</div>\n");
+      matrix(confusion, most), "</div>\n", class_table(run, confusion), list, "</div>\n");
 }
 
 std::string sample_section(const RunData& run) {

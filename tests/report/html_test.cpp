@@ -48,6 +48,20 @@ TEST(ReportPage, ShowsScenesAsPicturesWithALegend) {
   EXPECT_THAT(page_of(example_run("lenet")), Not(HasSubstr(">Scenes<")));
 }
 
+TEST(ReportPage, TellsTheUnionsOfASegmentation) {
+  RunData run = example_run("rooms");
+  EXPECT_THAT(page_of(run), HasSubstr(">Found, by class<"));
+  EXPECT_THAT(page_of(run), Not(HasSubstr("mIoU")));
+  Metrics line{.split = Split::test, .mean_iou = 0.8125};
+  line.class_iou.assign(run.confusion->classes.size(), 0.375);
+  line.class_iou[0] = std::nan("");  // does not occur
+  run.metrics.push_back(line);
+  const std::string page = page_of(run);
+  for (const char* part : {"<b>0.8125</b><span>test mIoU", ">Intersection over union, by class<", "37.5 %"})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_THAT(page, Not(HasSubstr("Found, by class")));
+}
+
 TEST(ReportPage, NeedsNothingFromOutside) {
   const std::string page = page_of(example_run("a")) + page_of(example_cloud_run("b"));
   EXPECT_THAT(page, HasSubstr("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-"));
