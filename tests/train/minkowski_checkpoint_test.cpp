@@ -62,7 +62,7 @@ class MinkowskiCheckpoint : public ::testing::Test {
     if (access(LOCKSTEP_TORCH_PYTHON, X_OK) != 0) GTEST_SKIP() << "no " << LOCKSTEP_TORCH_PYTHON;
     const std::string command = text("'", LOCKSTEP_TORCH_PYTHON, "' '", LOCKSTEP_MINKOWSKI_CHECKPOINT_PY, "' '",
                                      LOCKSTEP_GOLDEN, "/minkunet34c-state-dict.txt' '", file_, "'");
-    ASSERT_EQ(std::system(command.c_str()), 0);
+    ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(bugprone-command-processor)
   }
   const testing::TemporaryFolder folder_;
   const std::string file_ = folder_.file("minkunet34c.pth");
