@@ -86,11 +86,9 @@ void measure(Measured& one, const train::Config& config, const std::vector<int64
   train::Config mine = config;
   mine.replicas = replicas_of(config, devices, one.batch);
   const TrialResult result = run_trial(trial_of(mine, one, gpus));
-  // Replicas that take turns go to and fro, as whoever ends a step begins the next: the one that reports does so after
-  // half a step and after one and a half. So two neighbours count together.
   const auto& steps = result.step_seconds;
-  for (size_t i = std::min<size_t>(kWarmUpSteps, steps.size() - 1); i < steps.size(); ++i)
-    one.seconds.push_back((steps[i] + steps[std::max<size_t>(i, 1) - 1]) / 2);
+  one.seconds.insert(one.seconds.end(), steps.begin() + std::min<std::ptrdiff_t>(kWarmUpSteps, std::ssize(steps) - 1),
+                     steps.end());
   if (!result.phases) return;
   one.phases += *result.phases;
   ++one.phase_rounds;

@@ -58,7 +58,11 @@ class Recording {
 
   void step(const train::StepReport& report, const models::Classifier& network) {
     const auto now = std::chrono::steady_clock::now();
-    seconds_.push_back(std::chrono::duration<double>(now - last_).count());
+    // Replicas that take turns go to and fro, as whoever ends a step begins the next: the one that reports does so
+    // after half a step and after one and a half. So two neighbours count together.
+    const double passed = std::chrono::duration<double>(now - last_).count();
+    seconds_.push_back((passed + (seconds_.empty() ? passed : passed_before_)) / 2);
+    passed_before_ = passed;
     losses_.push_back(report.loss);
     if (++steps_ > kWarmUpSteps + 1) sum_ += report.phases;  // they are of the step before
     if (hashes_) {
@@ -98,6 +102,7 @@ class Recording {
   int64_t steps_ = 0;
   report::Phases sum_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  double passed_before_ = 0;
   std::vector<double> seconds_, losses_;
   std::vector<std::string> names_;
   std::vector<std::vector<std::string>> rows_;

@@ -79,7 +79,6 @@ std::string matrix(const Confusion& confusion, double worst) {
               "</tbody>\n</table>\n</div>\n");
 }
 
-// Of each class, how much is found.
 /// Of each class the share of it that is found, or, of a segmentation, the intersection over the union.
 std::string class_table(const RunData& run, const Confusion& confusion) {
   const auto segments = [](const Metrics& line) { return line.split == Split::test && !line.class_iou.empty(); };
