@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "lockstep/core/error.h"
@@ -119,22 +118,6 @@ Voxels voxelise(const Cloud& cloud, double voxel) {
     labels[row] = majority(cloud, points, scratch);
     for (const Keyed& point : points) out.voxel_of_point[point.point] = row;
   }
-  return out;
-}
-
-std::vector<std::vector<int64_t>> balanced_shares(std::span<const int64_t> costs, int64_t shares) {
-  require(shares >= 1, "balanced_shares", "there are ", shares, " shares, expected at least 1");
-  std::vector<int64_t> order(costs.size());
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::ranges::stable_sort(order, std::greater<>(), [&](int64_t i) { return costs[i]; });
-  std::vector<std::vector<int64_t>> out(shares);
-  std::vector<int64_t> loads(shares, 0);
-  for (const int64_t i : order) {
-    const auto least = std::ranges::min_element(loads) - loads.begin();
-    out[least].push_back(i);
-    loads[least] += costs[i];
-  }
-  for (auto& share : out) std::ranges::sort(share);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/balanced_shares.h"
 
 namespace lockstep::data {
 namespace {

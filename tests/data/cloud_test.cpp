@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "data/clouds.h"
@@ -70,29 +69,6 @@ TEST(Voxelise, SaysWhatIsWrongWithACloud) {
   cloud.points[3][1] = 0;
   cloud.features.pop_back();
   EXPECT_THAT([&] { voxelise(cloud, 1); }, ThrowsMessage<Error>(HasSubstr("5 points have 9 features")));
-}
-
-TEST(BalancedShares, DivideCostsEvenlyAndUseEachExampleOnce) {
-  const std::vector<int64_t> costs{5, 9, 1, 7, 3, 8, 2, 6, 4};
-  const auto shares = balanced_shares(costs, 3);
-  std::set<int64_t> seen;
-  for (const auto& share : shares) {
-    int64_t load = 0;
-    for (const int64_t i : share) {
-      load += costs[i];
-      EXPECT_TRUE(seen.insert(i).second);
-    }
-    EXPECT_NEAR(static_cast<double>(load), 15, 1);
-    EXPECT_TRUE(std::ranges::is_sorted(share));
-  }
-  EXPECT_EQ(seen.size(), costs.size());
-}
-
-TEST(BalancedShares, MayBeEmpty) {
-  const std::vector<int64_t> costs{4, 4};
-  EXPECT_EQ(balanced_shares(costs, 4), (std::vector<std::vector<int64_t>>{{0}, {1}, {}, {}}));
-  EXPECT_EQ(balanced_shares({}, 2).size(), 2);
-  EXPECT_THROW(balanced_shares(costs, 0), Error);
 }
 
 std::shared_ptr<const CloudDataset> rooms(const std::string& spec = "rooms:12", uint64_t seed = 3) {

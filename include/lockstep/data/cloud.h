@@ -56,11 +56,6 @@ std::optional<int64_t> mixed_in(const Transforms& transforms, RandomKey key, int
 /// Throws Error as transform does.
 void check_for_clouds(const Transforms& transforms);
 
-/// Which examples of a batch each of so many shares takes: the largest cost first, each to the share that has least so
-/// far, and of equals to the first. A share's examples are in the order of the batch. It depends on the costs and
-/// nothing else. Where there are fewer examples than shares some are empty.
-std::vector<std::vector<int64_t>> balanced_shares(std::span<const int64_t> costs, int64_t shares);
-
 /// Scenes by number; info() has the side of a voxel, the channels of a point as input_shape, one target a point, or
 /// one a cloud. read(), which is for examples of one size, throws Error; a Loader reads clouds by itself.
 class CloudDataset : public Dataset {
