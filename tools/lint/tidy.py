@@ -71,7 +71,7 @@ def latest_first(root: pathlib.Path, sources: list[str]) -> list[str]:
 
 def run_one(root: pathlib.Path, tidy: str, source: str, database: str) -> list[str]:
     # OpenMP's header is the compiler's own, and clang's need not be there.
-    command = [tidy, "-p", database, "--quiet", "--extra-arg=-fno-openmp", source]
+    command = [tidy, "-p", database, "--quiet", source]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True)
     if result.returncode == 0:
         return []
