@@ -31,16 +31,21 @@ if(LOCKSTEP_COVERAGE)
   target_link_options(lockstep_flags INTERFACE --coverage)
 endif()
 
-# Precompiled headers, each for a layer that sees more of torch: tensors (10 seconds to parse), modules (25), networks
-# (35). A source pays for the one it reuses as well: 1, 2.5 and 5 seconds, for templates that GCC instantiates anew in
-# each, so a target takes the least that it needs.
-foreach(name tensor module network)
+# Precompiled headers: one without torch, and one for each kind of layer that sees more of it: tensors (10 seconds to
+# parse), modules (25), networks (35). A source pays for the one it reuses as well: 1, 2.5 and 5 seconds, for templates
+# that GCC instantiates anew in each, so a target takes the least that it needs.
+foreach(name plain tensor module network)
   add_library(lockstep_${name}_pch OBJECT "${CMAKE_CURRENT_LIST_DIR}/pch.cpp")
   target_link_libraries(lockstep_${name}_pch PRIVATE lockstep_flags lockstep::torch)
   target_precompile_headers(lockstep_${name}_pch PRIVATE "${CMAKE_CURRENT_LIST_DIR}/${name}_pch.h")
+  set_target_properties(lockstep_${name}_pch PROPERTIES EXCLUDE_FROM_ALL ON)
 endforeach()
+if(NOT LOCKSTEP_PYTHON_ONLY)
+  find_package(nlohmann_json REQUIRED)
+  target_link_libraries(lockstep_plain_pch PRIVATE nlohmann_json::nlohmann_json)
+endif()
 
-# lockstep_reuse_pch(TARGET [tensor|module|network])
+# lockstep_reuse_pch(TARGET [plain|tensor|module|network])
 function(lockstep_reuse_pch target)
   if(ARGC GREATER 1)
     target_precompile_headers(${target} REUSE_FROM lockstep_${ARGV1}_pch)
@@ -49,12 +54,24 @@ function(lockstep_reuse_pch target)
   endif()
 endfunction()
 
-# lockstep_layer(NAME core SOURCES ... USES ... [PCH module]): a static library lockstep::NAME.
+# lockstep_compile_together(TARGET COUNT): so many of the sources in one compiler run, where most of its time goes into
+# torch's headers and what GCC instantiates of them for every source. clang-tidy, whose build has no precompiled
+# headers, reads each source by itself.
+function(lockstep_compile_together target count)
+  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
+  endif()
+endfunction()
+
+# lockstep_layer(NAME core SOURCES ... USES ... [PLAIN ...] [PCH module] [OPTIMISE 1]): a static library lockstep::NAME.
 # USES names the layers (and outside libraries) that it stands on: the link line is the dependency diagram.
+# OPTIMISE 1 is for layers that only tell others what to do: a third of their time to build goes into making that fast.
+# PLAIN names those of the sources that see no torch: the precompiled header would cost them more than it saves.
 function(lockstep_layer)
-  cmake_parse_arguments(ARG "" "NAME;PCH" "SOURCES;USES;PRIVATE_USES" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;PCH;OPTIMISE" "SOURCES;PLAIN;USES;PRIVATE_USES" ${ARGN})
   set(target lockstep_${ARG_NAME})
-  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_PLAIN})
+  set_source_files_properties(${ARG_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   add_library(lockstep::${ARG_NAME} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
@@ -65,8 +82,20 @@ function(lockstep_layer)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-Xcompiler=-fPIC>)
   target_link_libraries(${target} PUBLIC lockstep::torch ${ARG_USES})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:lockstep_flags> ${ARG_PRIVATE_USES})
+  if(ARG_OPTIMISE)
+    target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O${ARG_OPTIMISE}>)
+  endif()
   lockstep_reuse_pch(${target} ${ARG_PCH})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
+endfunction()
+
+# lockstep_module_sources(TARGET a.cpp ...): sources of a layer of tensors that see modules, or all of torch's operators.
+function(lockstep_module_sources target)
+  add_library(${target}_modules OBJECT ${ARGN})
+  target_link_libraries(${target}_modules PRIVATE lockstep_flags $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)
+  target_include_directories(${target}_modules PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  lockstep_reuse_pch(${target}_modules module)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_modules>)
 endfunction()
 
 # lockstep_source_headers(HEADERS folders... SOURCES a.cpp ...): these sources alone see the headers of an optional

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps and convolutions on rooms, as times and as shares of this machine's matrix product, against gather, matrix
 // product and scatter-add with libtorch. Everything that is compared is run in turns.
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>

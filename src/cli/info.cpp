@@ -65,7 +65,7 @@ Json describe_place() {
 }
 
 // The same facts in lines. Devices that are described alike share a line.
-std::string as_text(const Json& facts) {
+std::string described(const Json& facts) {
   std::ostringstream out;
   out << "lockstep " << facts["version"].get<std::string>() << "\n\ndevices\n";
   const Json& devices = facts["devices"];
@@ -98,7 +98,7 @@ int info(const InfoOptions& options) {
                    {"backends", describe_backends()},
                    {"fingerprints", describe_fingerprints()},
                    {"process", describe_place()}};
-  std::printf("%s\n", options.json ? facts.dump(2).c_str() : as_text(facts).c_str());
+  std::printf("%s\n", options.json ? facts.dump(2).c_str() : described(facts).c_str());
   return 0;
 }
 

@@ -130,7 +130,7 @@ TEST(MinkResNet, IsAClassifierByName) {
     const at::NoGradGuard no_grad;
     const at::Tensor logits = net->forward(x);
     EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 4}));
-    EXPECT_TRUE(at::equal(net->forward(points_of(x)), logits));
+    EXPECT_TRUE(at::equal(net->forward(sparse::points_of(x)), logits));
   }
 }
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // MinkUNet14A with synchronised batch norms on four replicas, whose shares differ much in size and of which one is
 // empty, computes what it does on one device with the joined batch: logits, gradients and running statistics.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one stream has filled, others wait for. Without a GPU streams are numbers, and waits are counted.
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/randn.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 

@@ -3,7 +3,9 @@
 // place of CUDA, where everything but the .cu files runs on the CPU.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -3,8 +3,14 @@
 // are, the engine gives what the definition says, or an Error, and reads nothing outside (build it with sanitizers).
 //
 //     ./dev test --preset fuzz --label fuzz
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cstdlib>

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse tensors and networks in the hands of the parallel layer: shares of batch entries, replicas, synchronised batch
 // norms, and the same bits in every placement.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 

@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/slow_network.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/elu.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 

@@ -77,7 +77,7 @@ class Text(unittest.TestCase):
         good = LICENCE + "#pragma once\n\nint x();\n"
         self.assertEqual(text.check_file(path, good), [])
         for bad in (good[len(LICENCE) :], good.replace("#pragma once\n", ""), good + "\n", good[:-1] + " \n", "\t" + good,
-                    good + "void y() { at::parallel_for(0, 1, 1, z); }\n"):
+                    good + "void y() { at::parallel_for(0, 1, 1, z); }\n", good + "#include <ATen/ATen.h>\n"):
             self.assertEqual(len(text.check_file(path, bad)), 1, bad)
 
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):

@@ -9,8 +9,8 @@
 namespace lockstep::train {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(Config, WrittenAsTomlIsReadBackEqual) {
   Config config{.model = "re\"s\\net",
@@ -39,7 +39,7 @@ TEST(Config, AFileMayHaveCommentsQuotesAndArrays) {
                                "# a comment\n\n model = 'mlp' # another\r\nlr=1e-2\n  devices = 2\n"
                                "milestones = [1, 2.5,]\nset = []\nnesterov = true\n",
                                "test");
-  EXPECT_THAT(given, testing::ElementsAre("model", "lr", "devices", "milestones", "set", "nesterov"));
+  EXPECT_THAT(given, ::testing::ElementsAre("model", "lr", "devices", "milestones", "set", "nesterov"));
   EXPECT_EQ(config.model, "mlp");
   EXPECT_EQ(config.lr, 0.01);
   EXPECT_EQ(config.devices, "2");

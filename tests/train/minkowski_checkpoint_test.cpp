@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of MinkowskiEngine's MinkUNet34C, in a file that Python wrote, in use here: the slow reference finds them in
 // the file by MinkowskiEngine's names, and the network in its tensors after loading.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -26,6 +26,8 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if "at::parallel_for(" in line and path.name != "parallel_for.cpp" and path.suffix in files.CPP:
             problems.append(f"{path}:{number}: at::parallel_for is a plain loop here, expected lockstep::parallel_for")
+        if line == "#include <ATen/ATen.h>":
+            problems.append(f"{path}:{number}: all of torch's operators (10 s to parse), expected <ATen/ops/...> by name")
         if line != line.rstrip():
             problems.append(f"{path}:{number}: white space at the end of the line")
         if "\t" in line:

@@ -15,7 +15,7 @@ namespace {
 namespace nn = sparse::nn;
 using sparse::SparseTensor;
 
-constexpr int64_t kStemChannels = 32, kStemKernel = 5;
+constexpr int64_t kUnetStemChannels = 32, kStemKernel = 5;
 constexpr int64_t kLevels = 4;
 
 SparseTensor relu(const SparseTensor& x) {
@@ -84,7 +84,7 @@ void MinkUNetImpl::reset() {
   down_.clear();
   up_.clear();
   skips_.clear();
-  channels_ = kStemChannels;
+  channels_ = kUnetStemChannels;
   first_ = register_module(
       "conv0p1s1",
       nn::Convolution(nn::ConvolutionOptions{

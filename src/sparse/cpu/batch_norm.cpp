@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
