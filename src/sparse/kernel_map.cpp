@@ -57,18 +57,22 @@ std::vector<View> share_lists(std::span<const int64_t> offsets, int64_t axes, bo
   return views;
 }
 
-/// Bounds of the tiles in one ascending list. At most kTileRows pairs lie in a tile, so the bound is found by counting
-/// among the next ones: vectors of comparisons are faster than the unpredictable branches of a search.
+/// Bounds of the tiles in one ascending list. At most kTileRows pairs lie in a tile, so a bound is bisected among the
+/// next ones, in steps that don't depend on the data: they need no branch.
 void cut_tiles(const int32_t* positions, int64_t count, int64_t tiles, int64_t* bounds) {
   constexpr int64_t kRows = KernelMap::kTileRows;
+  static_assert((kRows & (kRows - 1)) == 0);
+  const int32_t *at = positions, *end = positions + count;
   bounds[0] = 0;
   for (int64_t tile = 1; tile < tiles; ++tile) {
-    const int32_t* from = positions + bounds[tile - 1];
-    const int64_t near = std::min(kRows, count - bounds[tile - 1]);
     const int32_t bound = static_cast<int32_t>(tile * kRows);
-    int32_t below = 0;
-    for (int64_t i = 0; i < near; ++i) below += from[i] < bound;
-    bounds[tile] = bounds[tile - 1] + below;
+    if (end - at >= kRows) [[likely]] {
+      for (int64_t step = kRows / 2; step > 0; step /= 2) at += at[step - 1] < bound ? step : 0;
+      at += *at < bound;
+    } else {
+      at = std::lower_bound(at, end, bound);
+    }
+    bounds[tile] = at - positions;
   }
   // The last bound itself may exceed int32.
   bounds[tiles] = count;

@@ -8,24 +8,22 @@
 #include <numeric>
 #include <optional>
 
-#include "lockstep/core/parallel_for.h"
 #include "sparse/cpu/tasks.h"
 #include "sparse/keys.h"
 
 // Keys ascend, so the keys of all outputs, moved by one offset, ascend too: its pairs are found by walking through both
 // lists at once. Offsets that differ in the last axis alone form a group and share one walk, since what they look for
-// lies side by side.
+// lies side by side. Walks leave their pairs in scratch, in ranges of outputs that threads share; the lists are copied
+// together when their lengths are known.
 
 namespace lockstep::sparse {
 namespace {
 
 constexpr size_t kMostWidth = 3;   // offsets of a group
-constexpr size_t kMostGroups = 4;  // groups of a bundle
+constexpr size_t kMostGroups = 5;  // groups in scratch at once: it takes 24 bytes an output for each of them
 
 /// Offsets that differ in the last axis alone, ascending along it.
 using Group = std::vector<size_t>;
-/// Groups of one size that are walked together.
-using Bundle = std::vector<Group>;
 
 /// An offset of zero from a map onto itself needs no search; one longer than the box finds nothing.
 enum class Kind { none, identity, search };
@@ -35,11 +33,13 @@ Kind kind_of(std::span<const int64_t> offset, const KeyLayout& layout, bool onto
   return layout.reaches(offset) ? Kind::search : Kind::none;
 }
 
-/// The first position at or after `at` with key >= bound. It is nearly always at hand; far ones are found by strides
-/// that double, so that a few outputs among many inputs cost little. The sentinel at the end stops it.
+/// The first position at or after `at` with key >= bound. It is nearly always at hand, but which one it is cannot be
+/// predicted, so the next three are compared without a branch; far ones are found by strides that double, so that a few
+/// outputs among many inputs cost little. The sentinel at the end stops it.
 template <class Key>
 inline const Key* advance(const Key* at, const Key* last, Key bound) {
-  at += *at < bound;
+  if (last - at >= 2) [[likely]]
+    at += (at[0] < bound) + (at[1] < bound) + (at[2] < bound);
   if (*at >= bound) [[likely]]
     return at;
   for (int step = 0; step < 16; ++step, ++at)
@@ -57,153 +57,139 @@ uint64_t pair_of(int64_t in, int64_t out) {
   return static_cast<uint64_t>(out) << 32 | static_cast<uint32_t>(in);
 }
 
-/// Pairs of outputs [begin, end) at the kWidth offsets of each of kGroups groups: `shifts` and `lists` of one group
-/// after the other; returns where each list ends. Every candidate is written and kept only when it matches: no branch
-/// depends on the data but the walk itself. Walks are waits for loads, so several at once take little longer than one.
-/// `kTight`: shifts of a group follow each other by one, so that no key lies between two that are looked for.
-template <int kGroups, int kWidth, bool kTight, class Key>
+/// Pairs of outputs [begin, end) at the offsets of a group: list m has those at shifts[m], which ascend; returns where
+/// each list ends. Every candidate is written and kept only when it matches: no branch depends on the data but the walk
+/// itself. So a list needs room for no more pairs than there are outputs.
+template <int kWidth, class Key>
 void walk(const std::vector<Key>& in_keys, const std::vector<Key>& out_keys, int64_t begin, int64_t end,
           const Key* shifts, uint64_t** lists) {
   const Key* first = in_keys.data();
   const Key* last = first + in_keys.size() - 1;
-  const Key* at[kGroups];
-  uint64_t* to[kGroups * kWidth];
-  std::copy_n(lists, kGroups * kWidth, to);
-  for (int g = 0; g < kGroups; ++g)
-    at[g] = std::lower_bound(first, last, static_cast<Key>(out_keys[begin] + shifts[g * kWidth]));
+  // Copies, which the compiler can keep in registers while pairs are written.
+  Key shift[kWidth];
+  uint64_t* to[kWidth];
+  std::copy_n(shifts, kWidth, shift);
+  std::copy_n(lists, kWidth, to);
+  const Key* at = std::lower_bound(first, last, static_cast<Key>(out_keys[begin] + shift[0]));
   for (int64_t i = begin; i < end; ++i) {
     const Key key = out_keys[i];
-    for (int g = 0; g < kGroups; ++g) {
-      at[g] = advance(at[g], last, static_cast<Key>(key + shifts[g * kWidth]));
-      const Key* candidate = at[g];
-      for (int m = 0; m < kWidth; ++m) {
-        const int n = g * kWidth + m;
-        const Key wanted = key + shifts[n];
-        if (m > 0) {
-          candidate += *candidate < wanted;
-          if constexpr (!kTight)
-            while (*candidate < wanted) [[unlikely]]++ candidate;
-        }
-        *to[n] = pair_of(candidate - first, i);
-        to[n] += *candidate == wanted;
-      }
+    at = advance(at, last, static_cast<Key>(key + shift[0]));
+    const Key* candidate = at;
+    uint64_t pair = pair_of(at - first, i);
+#pragma GCC unroll 3  // kMostWidth: shifts and ends of lists are then registers
+    for (int m = 0; m < kWidth; ++m) {
+      const Key wanted = key + shift[m];
+      while (*candidate < wanted) ++candidate, ++pair;
+      const bool matches = *candidate == wanted;
+      *to[m] = pair;
+      to[m] += matches;
+      candidate += matches;
+      pair += matches;
     }
   }
-  std::copy_n(to, kGroups * kWidth, lists);
+  std::copy_n(to, kWidth, lists);
 }
 
 template <class Key>
 class Search {
  public:
   Search(const SortedKeys& in, const SortedKeys& out, int64_t axes, std::span<const int64_t> offsets)
-      : in_(in), out_(out), axes_(axes), offsets_(offsets) {}
+      : in_(in),
+        out_(out),
+        axes_(axes),
+        offsets_(offsets),
+        outputs_(static_cast<int64_t>(out.get<Key>().size()) - 1),
+        threads_(at::get_num_threads()),
+        ranges_(threads_ == 1 ? 1 : std::clamp<int64_t>(outputs_ / 8192, 1, 4 * threads_)) {}
 
-  /// Bundles are cut into ranges of outputs where there are threads to share them; the result does not depend on it.
-  void run(const std::vector<Bundle>& bundles, std::vector<PairList>& lists) {
-    const int64_t outputs = static_cast<int64_t>(out_.get<Key>().size()) - 1;
-    if (outputs == 0 || bundles.empty()) return;
-    const int64_t threads = at::get_num_threads();
-    const int64_t ranges = threads == 1 ? 1 : std::clamp<int64_t>(outputs / 8192, 1, 4 * threads);
-    std::vector<std::vector<PairList>> pieces(lists.size());
-    for (const Bundle& bundle : bundles)
-      for (const Group& group : bundle)
-        for (const size_t k : group) pieces[k].resize(ranges);
-    const int64_t most = (outputs + ranges - 1) / ranges + 1;
-    cpu::for_each_task(
-        static_cast<int64_t>(bundles.size()) * ranges,
-        [&] { return std::unique_ptr<uint64_t[]>(new uint64_t[kMostGroups * kMostWidth * most]); },
-        [&](int64_t task, const std::unique_ptr<uint64_t[]>& scratch) {
-          const int64_t range = task % ranges;
-          search_bundle(bundles[task / ranges], outputs * range / ranges, outputs * (range + 1) / ranges, most,
-                        scratch.get(), range, pieces);
-        });
-    parallel_for(0, static_cast<int64_t>(lists.size()), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k)
-        if (!pieces[k].empty()) lists[k] = join(pieces[k]);
-    });
+  /// Groups are cut into ranges of outputs where there are threads to share them; the result does not depend on it.
+  void run(std::span<const Group> groups, std::vector<PairList>& lists) {
+    if (outputs_ == 0) return;
+    // One thread takes a group at a time, whose pairs are then still in the cache when they are copied.
+    const size_t at_once = std::min(threads_ == 1 ? 1 : kMostGroups, groups.size());
+    scratch_.reset(new uint64_t[at_once * kMostWidth * outputs_]);
+    for (; !groups.empty(); groups = groups.subspan(std::min(at_once, groups.size())))
+      search_groups(groups.first(std::min(at_once, groups.size())), lists);
   }
 
  private:
-  using Walk = void (*)(const std::vector<Key>&, const std::vector<Key>&, int64_t, int64_t, const Key*, uint64_t**);
+  /// What a range of outputs has for a list: where it lies in scratch, how much it is, and where it goes in the list.
+  struct Piece {
+    const uint64_t* pairs;
+    int64_t count;
+    int64_t position;
+  };
 
-  template <bool kTight>
-  static Walk walk_of(size_t groups, size_t width) {
-    static constexpr Walk walks[kMostGroups][kMostWidth] = {
-        {walk<1, 1, kTight, Key>, walk<1, 2, kTight, Key>, walk<1, 3, kTight, Key>},
-        {walk<2, 1, kTight, Key>, walk<2, 2, kTight, Key>, walk<2, 3, kTight, Key>},
-        {walk<3, 1, kTight, Key>, walk<3, 2, kTight, Key>, walk<3, 3, kTight, Key>},
-        {walk<4, 1, kTight, Key>, walk<4, 2, kTight, Key>, walk<4, 3, kTight, Key>},
-    };
-    return walks[groups - 1][width - 1];
-  }
-
-  void search_bundle(const Bundle& bundle, int64_t begin, int64_t end, int64_t most, uint64_t* scratch, int64_t range,
-                     std::vector<std::vector<PairList>>& pieces) {
-    const size_t width = bundle[0].size();
-    Key shifts[kMostGroups * kMostWidth];
-    uint64_t* ends[kMostGroups * kMostWidth];
-    size_t count = 0;
-    bool tight = true;
-    for (const Group& group : bundle)
-      for (const size_t k : group) {
-        shifts[count] = in_.layout.template shift<Key>(offsets_.subspan(k * axes_, axes_));
-        tight = tight && (count % width == 0 || shifts[count] == shifts[count - 1] + 1);
-        ends[count] = scratch + count * most;
-        ++count;
-      }
-    const Walk walk = tight ? walk_of<true>(bundle.size(), width) : walk_of<false>(bundle.size(), width);
-    walk(in_.get<Key>(), out_.get<Key>(), begin, end, shifts, ends);
-    count = 0;
-    for (const Group& group : bundle)
-      for (const size_t k : group) {
-        const uint64_t* pairs = scratch + count * most;
-        PairList list(ends[count++] - pairs);
-        int32_t *in = list.in(), *out = list.out();
-        for (int64_t i = 0; i < list.count(); ++i) {
-          in[i] = static_cast<int32_t>(pairs[i]);
-          out[i] = static_cast<int32_t>(pairs[i] >> 32);
+  void search_groups(std::span<const Group> groups, std::vector<PairList>& lists) {
+    const int64_t walks = static_cast<int64_t>(groups.size()) * ranges_;
+    std::vector<Piece> pieces(walks * kMostWidth);
+    const auto nothing = [] { return 0; };
+    cpu::for_each_task(walks, nothing, [&](int64_t task, int) { walk_range(groups, task, pieces); });
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (size_t m = 0; m < groups[g].size(); ++m) {
+        int64_t count = 0;
+        for (int64_t range = 0; range < ranges_; ++range) {
+          Piece& piece = pieces[(g * ranges_ + range) * kMostWidth + m];
+          piece.position = count;
+          count += piece.count;
         }
-        pieces[k][range] = std::move(list);
+        lists[groups[g][m]] = PairList(count);
       }
+    cpu::for_each_task(walks, nothing, [&](int64_t task, int) {
+      const Group& group = groups[task / ranges_];
+      for (size_t m = 0; m < group.size(); ++m) copy(pieces[task * kMostWidth + m], lists[group[m]]);
+    });
   }
 
-  static PairList join(std::vector<PairList>& pieces) {
-    if (pieces.size() == 1) return std::move(pieces[0]);
-    int64_t count = 0;
-    for (const PairList& piece : pieces) count += piece.count();
-    PairList list(count);
-    int32_t *in = list.in(), *out = list.out();
-    for (const PairList& piece : pieces) {
-      in = std::copy_n(piece.in(), piece.count(), in);
-      out = std::copy_n(piece.out(), piece.count(), out);
+  void walk_range(std::span<const Group> groups, int64_t task, std::vector<Piece>& pieces) {
+    static constexpr decltype(&walk<1, Key>) walks[kMostWidth] = {walk<1, Key>, walk<2, Key>, walk<3, Key>};
+    const int64_t g = task / ranges_, range = task % ranges_;
+    const int64_t begin = outputs_ * range / ranges_, end = outputs_ * (range + 1) / ranges_;
+    const Group& group = groups[g];
+    Key shifts[kMostWidth];
+    uint64_t* ends[kMostWidth];
+    for (size_t m = 0; m < group.size(); ++m) {
+      shifts[m] = in_.layout.template shift<Key>(offsets_.subspan(group[m] * axes_, axes_));
+      ends[m] = scratch_.get() + (g * kMostWidth + m) * outputs_ + begin;
+      pieces[task * kMostWidth + m].pairs = ends[m];
     }
-    return list;
+    walks[group.size() - 1](in_.get<Key>(), out_.get<Key>(), begin, end, shifts, ends);
+    for (size_t m = 0; m < group.size(); ++m) {
+      Piece& piece = pieces[task * kMostWidth + m];
+      piece.count = ends[m] - piece.pairs;
+    }
+  }
+
+  static void copy(const Piece& piece, PairList& list) {
+    int32_t *in = list.in() + piece.position, *out = list.out() + piece.position;
+    for (int64_t i = 0; i < piece.count; ++i) {
+      in[i] = static_cast<int32_t>(piece.pairs[i]);
+      out[i] = static_cast<int32_t>(piece.pairs[i] >> 32);
+    }
   }
 
   const SortedKeys& in_;
   const SortedKeys& out_;
   int64_t axes_;
   std::span<const int64_t> offsets_;
+  int64_t outputs_;
+  int64_t threads_;
+  int64_t ranges_;
+  std::unique_ptr<uint64_t[]> scratch_;
 };
 
-std::vector<Bundle> make_bundles(std::span<const int64_t> offsets, int64_t axes, std::span<const size_t> searched) {
+std::vector<Group> make_groups(std::span<const int64_t> offsets, int64_t axes, std::span<const size_t> searched) {
   std::map<std::vector<int64_t>, Group> by_lead;
   for (const size_t k : searched)
     by_lead[{offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes - 1}].push_back(k);
-  std::vector<Bundle> by_size[kMostWidth + 1];
+  std::vector<Group> groups;
   for (auto& [lead, all] : by_lead) {
     std::stable_sort(all.begin(), all.end(),
                      [&](size_t a, size_t b) { return offsets[(a + 1) * axes - 1] < offsets[(b + 1) * axes - 1]; });
-    for (size_t from = 0; from < all.size(); from += kMostWidth) {
-      Group group(all.begin() + from, all.begin() + std::min(from + kMostWidth, all.size()));
-      std::vector<Bundle>& bundles = by_size[group.size()];
-      if (bundles.empty() || bundles.back().size() == kMostGroups) bundles.emplace_back();
-      bundles.back().push_back(std::move(group));
-    }
+    for (size_t from = 0; from < all.size(); from += kMostWidth)
+      groups.emplace_back(all.begin() + from, all.begin() + std::min(from + kMostWidth, all.size()));
   }
-  std::vector<Bundle> bundles;
-  for (auto& of_size : by_size) std::move(of_size.begin(), of_size.end(), std::back_inserter(bundles));
-  return bundles;
+  return groups;
 }
 
 }  // namespace
@@ -245,11 +231,11 @@ std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap&
     if (kind == Kind::identity) lists[k] = PairList::identity(in.size());
     if (kind == Kind::search) searched.push_back(k);
   }
-  const std::vector<Bundle> bundles = make_bundles(offsets, axes, searched);
+  const std::vector<Group> groups = make_groups(offsets, axes, searched);
   if (layout.wide())
-    Search<Key128>(in_keys, out_keys, axes, offsets).run(bundles, lists);
+    Search<Key128>(in_keys, out_keys, axes, offsets).run(groups, lists);
   else
-    Search<uint64_t>(in_keys, out_keys, axes, offsets).run(bundles, lists);
+    Search<uint64_t>(in_keys, out_keys, axes, offsets).run(groups, lists);
   return lists;
 }
 
