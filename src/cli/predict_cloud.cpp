@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/predict_cloud.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <ranges>
+
+#include "cli/predict_parts.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/report/cloud_view.h"
@@ -14,22 +16,24 @@
 namespace lockstep::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using report::Rgb;
+
+/// The network's logits, of each voxel or of the whole.
+at::Tensor logits_of(const data::Voxels& voxels, models::Classifier& network) {
+  const auto entries = at::zeros({voxels.coordinates.size(0), 1}, at::kInt);
+  return network.forward(sparse::SparseTensor(voxels.features, at::cat({entries, voxels.coordinates}, 1)));
+}
 
 /// The class of each point: that of its voxel.
-std::vector<int64_t> labels_of(const data::Cloud& cloud, models::Classifier& network, double voxel) {
-  const data::Voxels voxels = data::voxelise(cloud, voxel);
-  const auto entries = at::zeros({voxels.coordinates.size(0), 1}, at::kInt);
-  const sparse::SparseTensor x(voxels.features, at::cat({entries, voxels.coordinates}, 1));
-  const auto classes = network.forward(x).argmax(1).contiguous();
+std::vector<int64_t> labels_of(const data::Voxels& voxels, models::Classifier& network) {
+  const auto classes = logits_of(voxels, network).argmax(1).contiguous();
   const auto* of_voxel = classes.const_data_ptr<int64_t>();
   std::vector<int64_t> labels;
   for (const int64_t row : voxels.voxel_of_point) labels.push_back(of_voxel[row]);
   return labels;
 }
 
-Json describe(const std::string& file, const std::vector<int64_t>& labels, const std::vector<int64_t>& truth,
-              const data::DatasetInfo& info) {
+Json describe(const std::vector<int64_t>& labels, const std::vector<int64_t>& truth, const data::DatasetInfo& info) {
   std::vector<int64_t> counts(info.classes, 0);
   int64_t right = 0, known = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -38,32 +42,73 @@ Json describe(const std::string& file, const std::vector<int64_t>& labels, const
     ++known;
     right += truth[i] == labels[i] ? 1 : 0;
   }
-  Json out{{"file", file}, {"points", labels.size()}};
+  Json out;
   for (int64_t c = 0; c < info.classes; ++c) out["classes"][info.class_names[c]] = counts[c];
   if (known > 0) out["accuracy"] = static_cast<double>(right) / static_cast<double>(known);
   return out;
 }
 
+void write_labelled(const std::string& file, data::Cloud cloud, const std::vector<int64_t>& labels,
+                    const std::vector<Rgb>& colours) {
+  cloud.labels = labels;
+  for (size_t i = 0; i < colours.size(); ++i)
+    for (size_t c = 0; c < 3; ++c) cloud.features[3 * i + c] = static_cast<float>(colours[i][c]) / 255;
+  data::write_ply(file, data::ply_of(cloud));
+}
+
+void draw(const std::string& file, const data::Cloud& cloud, const std::vector<Rgb>& colours, double side,
+          report::Shown shown) {
+  if (file.empty()) return;
+  constexpr int kHeight = 480;
+  const auto image = report::draw_cloud(cloud.points, colours, side, kHeight, shown);
+  report::write_file_atomically(file, report::encode_png(image));
+}
+
+/// A colour for all points, darker towards the ground: so that one sees a shape, not a shadow.
+std::vector<Rgb> shaded(const data::Cloud& cloud, const Rgb& colour) {
+  const auto height = [](const data::Point& point) { return point[2]; };
+  const auto [low, high] = std::ranges::minmax(cloud.points | std::views::transform(height));
+  std::vector<Rgb> out;
+  for (const auto& point : cloud.points) {
+    const float light = 0.35F + 0.65F * (point[2] - low) / std::max(high - low, 1e-6F);
+    Rgb& shade = out.emplace_back();
+    std::ranges::transform(colour, shade.begin(), [&](uint8_t c) { return static_cast<uint8_t>(light * c); });
+  }
+  return out;
+}
+
+Json label_points(const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
+                  const PredictOptions& options) {
+  const auto labels = labels_of(voxels, trained.network);
+  std::vector<Rgb> colours;
+  for (const int64_t label : labels) colours.push_back(report::class_colour(label));
+  if (!options.out.empty()) write_labelled(options.out, cloud, labels, colours);
+  draw(options.png, cloud, colours, trained.data.info().voxel / 2, report::Shown::room);
+  return describe(labels, cloud.labels, trained.data.info());
+}
+
+Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
+              const PredictOptions& options) {
+  const auto& info = trained.data.info();
+  const at::Tensor logits = logits_of(voxels, trained.network);
+  draw(options.png, cloud, shaded(cloud, report::class_colour(logits[0].argmax().item<int64_t>())), info.voxel / 2,
+       report::Shown::whole);
+  Json out;
+  out["predictions"] = likeliest(logits[0], info, options.top);
+  return out;
+}
+
 }  // namespace
 
-Json predict_cloud(const std::string& file, models::Classifier& network, const data::DatasetInfo& info,
-                   const std::string& out, const std::string& png) {
-  data::Cloud cloud = data::cloud_of(data::read_ply(file), file);
-  require(info.input_shape[0] == cloud.channels, "predict", "'", file, "' has points with ", cloud.channels,
-          " features, expected ", info.input_shape[0], ", which the network takes");
-  const auto labels = labels_of(cloud, network, info.voxel);
-  const Json answer = describe(file, labels, cloud.labels, info);
-  std::vector<report::Rgb> colours;
-  for (const int64_t label : labels) colours.push_back(report::class_colour(label));
-  if (!out.empty()) {
-    cloud.labels = labels;
-    for (size_t i = 0; i < colours.size(); ++i)
-      for (size_t c = 0; c < 3; ++c) cloud.features[3 * i + c] = static_cast<float>(colours[i][c]) / 255;
-    data::write_ply(out, data::ply_of(cloud));
-  }
-  if (!png.empty())
-    report::write_file_atomically(png, report::encode_png(report::draw_cloud(cloud.points, colours, info.voxel / 2)));
-  return answer;
+Json predict_cloud(const std::string& file, const Trained& trained, const PredictOptions& options) {
+  const auto& info = trained.data.info();
+  const data::Cloud cloud = dynamic_cast<const data::CloudDataset&>(trained.data).read_cloud_file(file);
+  require(info.segments() || cloud.size() > 0, "predict", "'", file, "' has no points, expected some to classify");
+  const data::Voxels voxels = data::voxelise(cloud, info.voxel);
+  Json answer{{"file", file}, {"points", cloud.size()}};
+  answer.update(info.segments() ? label_points(cloud, voxels, trained, options)
+                                : classify(cloud, voxels, trained, options));
+  return Json::array({std::move(answer)});
 }
 
 }  // namespace lockstep::cli

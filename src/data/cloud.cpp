@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/ply.h"
 
 namespace lockstep::data {
 namespace {
@@ -130,6 +131,13 @@ CloudDataset::CloudDataset(DatasetInfo info) : Dataset(std::move(info)) {
 Cloud CloudDataset::read_cloud(int64_t id) const {
   check("CloudDataset::read_cloud", {&id, 1});
   return measure(id);
+}
+
+Cloud CloudDataset::read_cloud_file(const std::string& file) const {
+  Cloud cloud = cloud_of(read_ply(file), file);
+  require(cloud.channels == info().input_shape[0], "read_cloud_file", "'", file, "' has points with ", cloud.channels,
+          " features, expected ", info().input_shape[0], ", as the clouds of ", info().name, " have");
+  return cloud;
 }
 
 Normalization CloudDataset::normalization() const {

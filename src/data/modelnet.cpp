@@ -8,6 +8,7 @@
 #include "data/readers.h"
 #include "data/scene_files.h"
 #include "lockstep/core/random.h"
+#include "lockstep/data/ply.h"
 
 namespace lockstep::data {
 namespace {
@@ -114,6 +115,14 @@ Cloud to_unit_sphere(std::vector<Vertex> points) {
   return cloud;
 }
 
+/// A mesh, or points that were measured on a thing.
+Cloud read_thing(const std::string& file, int64_t count, RandomKey key) {
+  if (fs::path(file).extension() == ".off") return to_unit_sphere(strew(read_off(file), file, count, key));
+  std::vector<Vertex> points;
+  for (const Point& point : cloud_of(read_ply(file), file).points) points.push_back({point[0], point[1], point[2]});
+  return to_unit_sphere(std::move(points));
+}
+
 }  // namespace
 
 DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOptions& options) {
@@ -138,7 +147,9 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
   const auto read = [key, points = points](int64_t id, std::span<const fs::path> files) {
     return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
   };
-  return make_scenes(std::move(info), std::move(scenes), read, text(points, " ", key.seed, " ", key.stream, " "));
+  const auto read_other = [key, points = points](const std::string& file) { return read_thing(file, points, key); };
+  return make_scenes(std::move(info), std::move(scenes), read, text(points, " ", key.seed, " ", key.stream, " "),
+                     read_other);
 }
 
 }  // namespace lockstep::data

@@ -11,8 +11,15 @@ namespace {
 
 class Scenes : public CloudDataset {
  public:
-  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read, std::string recipe)
-      : CloudDataset(std::move(info)), scenes_(std::move(scenes)), read_(std::move(read)), recipe_(std::move(recipe)) {}
+  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read, std::string recipe, ReadOther read_other)
+      : CloudDataset(std::move(info)),
+        scenes_(std::move(scenes)),
+        read_(std::move(read)),
+        recipe_(std::move(recipe)),
+        read_other_(std::move(read_other)) {}
+  Cloud read_cloud_file(const std::string& file) const override {
+    return read_other_ ? read_other_(file) : CloudDataset::read_cloud_file(file);
+  }
   int64_t cost(int64_t id) const override { return 1 + scenes_[id].points; }
   int64_t label(int64_t id) const override { return scenes_[id].label; }
   std::string source(int64_t id) const override {
@@ -32,6 +39,7 @@ class Scenes : public CloudDataset {
   std::vector<SceneFiles> scenes_;
   ReadScene read_;
   std::string recipe_;
+  ReadOther read_other_;
 };
 
 /// As many rows of so many bytes as the file has.
@@ -45,9 +53,10 @@ int64_t rows_in(const std::vector<uint8_t>& bytes, size_t row, const fs::path& f
 }  // namespace
 
 std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read,
-                                                std::string recipe) {
+                                                std::string recipe, ReadOther read_other) {
   info.size = static_cast<int64_t>(scenes.size());
-  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read), std::move(recipe));
+  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read), std::move(recipe),
+                                  std::move(read_other));
 }
 
 fs::path require_file(fs::path file, const char* what) {

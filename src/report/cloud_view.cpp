@@ -95,7 +95,8 @@ Rgb class_colour(int64_t label) {
   return kColours[static_cast<size_t>(label) % kColours.size()];
 }
 
-Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const Rgb> colours, double side, int height) {
+Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const Rgb> colours, double side, int height,
+                 Shown shown) {
   require(points.size() == colours.size(), "draw_cloud", "there are ", points.size(), " points and ", colours.size(),
           " colours, expected as many of both");
   require(height >= 1 && side >= 0, "draw_cloud", "the height is ", height, " and a point's side ", side,
@@ -103,7 +104,7 @@ Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const R
   Image image{.width = 2 * height, .height = height, .channels = 3, .pixels = {}};
   image.pixels.assign(static_cast<size_t>(6) * height * height, 255);
   const Box box = box_of(points);
-  const double top = box.low[2] + 0.75 * (box.high[2] - box.low[2]);
+  const double top = shown == Shown::whole ? box.high[2] : box.low[2] + 0.75 * (box.high[2] - box.low[2]);
   Frame above(image, 0), perspective(image, height);
   for (size_t i = 0; i < points.size(); ++i) {
     if (points[i][2] > top) continue;

@@ -41,6 +41,7 @@ TEST(CloudView, ShowsWhatIsNearestOnTheLeftFromAbove) {
   EXPECT_EQ(count(image, kBlue, 0, 202), 0);
   EXPECT_GT(count(image, kRed, 101, 202), 0);  // in perspective one is under the other
   EXPECT_GT(count(image, kGreen, 101, 202), 0);
+  EXPECT_GT(count(draw_cloud(points, colours, 0.1, 101, Shown::whole), kBlue, 0, 101), 0);
 }
 
 TEST(CloudView, TakesACloudWithoutPointsAndPointsOfAnySize) {

@@ -15,10 +15,13 @@ using Rgb = std::array<uint8_t, 3>;
 /// The colour of a class, different for the first twenty.
 Rgb class_colour(int64_t label);
 
-/// A cloud of points (x, y, and z upwards) seen from above, and beside it in perspective from above one corner. The
-/// upper quarter is left out, so that one can look into a room. `side` is the length of a point's mark in the unit of
-/// the points. [height, 2 * height, 3]; white where nothing is. Throws Error where points and colours differ in number.
+/// What of a cloud is drawn. A room without its upper quarter: so one can look into it.
+enum class Shown { room, whole };
+
+/// A cloud of points (x, y, and z upwards) seen from above, and beside it in perspective from above one corner. `side`
+/// is the length of a point's mark in the unit of the points. [height, 2 * height, 3]; white where nothing is. Throws
+/// Error where points and colours differ in number.
 Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const Rgb> colours, double side,
-                 int height = 480);
+                 int height = 480, Shown shown = Shown::room);
 
 }  // namespace lockstep::report
