@@ -70,7 +70,7 @@ Figure learning_rate_figure(std::span<const RunData> runs) {
 
 Figure throughput_figure(std::span<const RunData> runs) {
   Figure figure = figure_of("Throughput", runs, {Split::train}, &Metrics::examples_per_second);
-  figure.y.label = "examples/s";
+  figure.y.label = pace_units(runs);
   figure.y.low = 0;
   return figure;
 }

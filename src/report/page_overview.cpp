@@ -44,7 +44,7 @@ Items settings_of(const std::string& config) {
 }
 
 struct Row {
-  const char* name;
+  std::string name;
   std::string value;  // empty: not known
 };
 
@@ -52,20 +52,22 @@ std::string shown(const std::optional<double>& value) {
   return value ? fixed(*value, 4) : "";
 }
 
-std::vector<Row> figures_of(const RunData& run) {
+// `units`: of the pace, of all runs shown; a run's own stands beside its figure where they differ.
+std::vector<Row> figures_of(const RunData& run, const std::string& units) {
   std::optional<double> seconds, pace;
   if (!run.metrics.empty()) seconds = run.metrics.back().seconds;
   if (run.summary && run.summary->seconds > 0) seconds = run.summary->seconds;
   pace = run.summary && run.summary->examples_per_second
              ? run.summary->examples_per_second
              : final_figure(run, Split::train, &Metrics::examples_per_second);
+  const std::string own_unit = pace_units({&run, 1});
   return {{"test accuracy", shown(final_figure(run, Split::test, &Metrics::accuracy))},
           {"test mIoU", shown(final_figure(run, Split::test, &Metrics::mean_iou))},
           {"test loss", shown(final_figure(run, Split::test, &Metrics::loss))},
           {"train accuracy", shown(final_figure(run, Split::train, &Metrics::accuracy))},
           {"train loss", shown(final_figure(run, Split::train, &Metrics::loss))},
           {"time", seconds ? duration(*seconds) : ""},
-          {"examples/s", pace ? short_number(*pace) : ""},
+          {units, pace ? short_number(*pace) + (own_unit == units ? "" : " " + own_unit) : ""},
           {"epochs", run.summary && run.summary->epochs > 0 ? compact(run.summary->epochs, 4) : ""},
           {"parameters", run.summary && run.summary->parameters > 0 ? grouped(run.summary->parameters) : ""}};
 }
@@ -75,12 +77,13 @@ std::string cell(const std::string& value, const char* kind = "n") {
               "</td>");
 }
 
-std::string comparison_row(const RunData& run, size_t number, const std::vector<bool>& known) {
+std::string comparison_row(const RunData& run, size_t number, const std::string& units,
+                           const std::vector<bool>& known) {
   const Summary none, &summary = run.summary ? *run.summary : none;
   std::string row = text("<tr data-run=\"", number, "\"><th scope=\"row\" class=\"name\">",
                          swatch(static_cast<int>(number)), escape(run.name), "</th>");
   row += cell(summary.placement, "name") + cell(summary.replicas > 0 ? text(summary.replicas) : "");
-  const auto figures = figures_of(run);
+  const auto figures = figures_of(run, units);
   for (size_t f = 0; f < figures.size(); ++f)
     if (known[f]) row += cell(figures[f].value);
   row += summary.hash.empty() ? cell("", "hash")
@@ -132,28 +135,29 @@ std::optional<double> final_figure(const RunData& run, Split split, std::optiona
 
 std::string headline(const RunData& run) {
   std::string tiles;
-  for (const auto& [name, value] : figures_of(run))
+  for (const auto& [name, value] : figures_of(run, pace_units({&run, 1})))
     if (!value.empty())
-      tiles += text("<div class=\"card tile\"><b>", escape(value), "</b><span>", name, "</span></div>\n");
+      tiles += text("<div class=\"card tile\"><b>", escape(value), "</b><span>", escape(name), "</span></div>\n");
   if (tiles.empty()) return "<p class=\"card\">Nothing has been measured yet.</p>\n";
   return "<div class=\"tiles\">\n" + tiles + "</div>\n";
 }
 
 std::string comparison(std::span<const RunData> runs) {
+  const std::string units = pace_units(runs);
   std::vector<bool> known;
   for (const auto& run : runs) {
-    const auto figures = figures_of(run);
+    const auto figures = figures_of(run, units);
     known.resize(figures.size());
     for (size_t f = 0; f < figures.size(); ++f) known[f] = known[f] || !figures[f].value.empty();
   }
   std::string heading =
       "<th scope=\"col\">run</th><th scope=\"col\">placement</th><th scope=\"col\" class=\"n\">replicas</th>";
-  const auto figures = figures_of(runs[0]);
+  const auto figures = figures_of(runs[0], units);
   for (size_t f = 0; f < figures.size(); ++f)
-    if (known[f]) heading += text("<th scope=\"col\" class=\"n\">", figures[f].name, "</th>");
+    if (known[f]) heading += text("<th scope=\"col\" class=\"n\">", escape(figures[f].name), "</th>");
   heading += "<th scope=\"col\">weights</th><th scope=\"col\">state</th>";
   std::string rows;
-  for (size_t r = 0; r < runs.size(); ++r) rows += comparison_row(runs[r], r, known);
+  for (size_t r = 0; r < runs.size(); ++r) rows += comparison_row(runs[r], r, units, known);
   return text(
       "<div class=\"card scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Runs compared\" "
       "style=\"margin-top:18px\">\n<table id=\"runs\">\n<thead><tr>",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/run_files.h"
 
+#include <algorithm>
 #include <map>
 
 #include "lockstep/report/files.h"
@@ -77,6 +78,7 @@ void write_summary(const std::filesystem::path& file, const Summary& summary) {
   put(json, "test_accuracy", summary.test_accuracy);
   put(json, "test_mean_iou", summary.test_mean_iou);
   put(json, "examples_per_second", summary.examples_per_second);
+  json["unit"] = summary.unit;
   json["hash"] = summary.hash;
   json["fingerprint"] = Json::object();
   for (const auto& [name, value] : summary.fingerprint) json["fingerprint"][name] = value;
@@ -93,7 +95,8 @@ Summary read_summary(const std::filesystem::path& file) {
                                     {"dataset", &Summary::dataset},
                                     {"placement", &Summary::placement},
                                     {"state", &Summary::state},
-                                    {"hash", &Summary::hash}})
+                                    {"hash", &Summary::hash},
+                                    {"unit", &Summary::unit}})
     if (auto value = object.string(key)) summary.*member = *std::move(value);
   for (const auto& [key, member] : {std::pair{"replicas", &Summary::replicas}, {"devices", &Summary::devices}})
     summary.*member = to_int(object, key, object.integer(key).value_or(0));
@@ -192,6 +195,17 @@ RunData read_run(const std::filesystem::path& folder) {
   // "runs/lenet/" has an empty file name; "." has one that says nothing.
   if (run.name.empty()) run.name = fs::weakly_canonical(folder).filename().string();
   return run;
+}
+
+std::string pace_units(std::span<const RunData> runs) {
+  std::vector<std::string> units;
+  for (const RunData& run : runs) {
+    const std::string unit = (run.summary ? *run.summary : Summary()).unit + "/s";
+    if (std::ranges::find(units, unit) == units.end()) units.push_back(unit);
+  }
+  std::string all;
+  for (const std::string& unit : units) all += (all.empty() ? "" : ", ") + unit;
+  return all;
 }
 
 std::vector<RunData> read_runs(const std::vector<std::filesystem::path>& folders) {

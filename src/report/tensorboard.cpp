@@ -95,7 +95,8 @@ Message histogram_of(std::span<const float> values) {
 
 }  // namespace
 
-EventWriter::EventWriter(const std::filesystem::path& folder, std::optional<int64_t> purge_step) {
+EventWriter::EventWriter(const std::filesystem::path& folder, std::optional<int64_t> purge_step, std::string pace_tag)
+    : pace_tag_(std::move(pace_tag)) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   require(!error, "EventWriter", folder, ": ", error.message());
@@ -113,11 +114,12 @@ EventWriter::EventWriter(const std::filesystem::path& folder, std::optional<int6
 }
 
 EventWriter::EventWriter(EventWriter&& other) noexcept
-    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)), pace_tag_(std::move(other.pace_tag_)) {}
 
 EventWriter& EventWriter::operator=(EventWriter&& other) noexcept {
   std::swap(file_, other.file_);
   std::swap(fd_, other.fd_);
+  std::swap(pace_tag_, other.pace_tag_);
   return *this;
 }
 
@@ -140,7 +142,7 @@ void EventWriter::metrics(const Metrics& line) {
   add("mean IoU" + split, line.mean_iou);
   add("epoch" + split, line.epoch);
   add("lr", line.lr);
-  add("examples_per_second" + split, line.examples_per_second);
+  add(pace_tag_ + split, line.examples_per_second);
   add("gradient_norm", line.gradient_norm);
   for (const auto& [name, member] : phase_members)
     if (line.phases) add(std::string("seconds/") + name, *line.phases.*member);

@@ -59,13 +59,21 @@ std::string line_of(const EpochReport& report) {
   return out + text(" (", report::duration(report.seconds), ")");
 }
 
+// What steps count, as Sums::examples has it.
+std::string unit_of(const data::DatasetInfo& info) {
+  if (info.segments()) return "voxels";
+  if (info.whole_clouds) return "clouds";
+  return info.input_shape.size() == 3 ? "images" : "examples";
+}
+
+// Clouds and images are examples, voxels are parts of one.
+std::string pace_tag(const data::DatasetInfo& info) {
+  return info.segments() ? "voxels_per_second" : "examples_per_second";
+}
+
 report::ProgressOptions progress_options(const Plan& plan) {
-  const auto& info = plan.task.train->info();
   return {.style = plan.config.quiet ? report::ProgressStyle::quiet : report::ProgressStyle::automatic,
-          .unit = info.segments()                ? "voxels"
-                  : info.whole_clouds            ? "clouds"
-                  : info.input_shape.size() == 3 ? "images"
-                                                 : "examples"};
+          .unit = unit_of(plan.task.train->info())};
 }
 
 report::Summary begin_summary(const Plan& plan) {
@@ -80,7 +88,8 @@ report::Summary begin_summary(const Plan& plan) {
           .replicas = static_cast<int>(config.replicas),
           .devices = static_cast<int>(plan.devices),
           .batch = config.batch,
-          .parameters = plan.parameters};
+          .parameters = plan.parameters,
+          .unit = unit_of(plan.task.train->info())};
 }
 
 }  // namespace
@@ -115,7 +124,8 @@ Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
     files_.reset(
         new Files{folder, std::move(metrics), std::move(all), std::nullopt, CheckpointWriter(folder.checkpoint())});
     if (plan.config.tensorboard) {
-      files_->events.emplace(folder.tensorboard(), start ? std::optional(step + 1) : std::nullopt);
+      files_->events.emplace(folder.tensorboard(), start ? std::optional(step + 1) : std::nullopt,
+                             pace_tag(plan.task.train->info()));
       files_->events->text("config", step, report::verbatim(to_toml(plan.config)));
     }
     report::write_file_atomically(folder.config(), to_toml(plan.config));

@@ -94,6 +94,7 @@ RunData example_cloud_run(const std::string& name) {
   RunData run = example_run(name);
   run.samples = {};
   run.confusion.reset();
+  run.summary->unit = "voxels";
   run.scenes = {{"floor", "<b>box</b>"}, {example_scene(0), example_scene(7)}};
   return run;
 }

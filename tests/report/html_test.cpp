@@ -62,6 +62,19 @@ TEST(ReportPage, TellsTheUnionsOfASegmentation) {
   EXPECT_THAT(page, Not(HasSubstr("Found, by class")));
 }
 
+TEST(ReportPage, NamesWhatARunCountsASecond) {
+  const RunData images = example_run("lenet"), clouds = example_cloud_run("minkunet14a");
+  EXPECT_THAT(page_of(images), HasSubstr("<b>14.3k</b><span>examples/s</span>"));
+  EXPECT_THAT(page_of(clouds), HasSubstr("<b>14.3k</b><span>voxels/s</span>"));
+  EXPECT_THAT(page_of(clouds), HasSubstr("<h3>Throughput</h3><span class=\"muted\">voxels/s</span>"));
+  EXPECT_THAT(page_of(clouds), Not(HasSubstr("examples/s")));
+  const RunData alike[] = {clouds, clouds}, mixed[] = {images, clouds};
+  EXPECT_THAT(report_page(alike), HasSubstr(">voxels/s</th>"));
+  EXPECT_THAT(report_page(alike), HasSubstr("<td class=\"n\">14.3k</td>"));
+  EXPECT_THAT(report_page(mixed), HasSubstr(">examples/s, voxels/s</th>"));
+  EXPECT_THAT(report_page(mixed), HasSubstr("<td class=\"n\">14.3k voxels/s</td>"));
+}
+
 TEST(ReportPage, NeedsNothingFromOutside) {
   const std::string page = page_of(example_run("a")) + page_of(example_cloud_run("b"));
   EXPECT_THAT(page, HasSubstr("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-"));

@@ -73,6 +73,16 @@ TEST_F(TensorBoard, ReadsTheFiguresOfALine) {
   EXPECT_FALSE(scalars.contains("gradient_norm"));
 }
 
+TEST_F(TensorBoard, CallsThePaceWhatItCounts) {
+  EventWriter images(folder.path()), clouds(folder.path(), std::nullopt, "voxels_per_second");
+  images.metrics(full_line(3, Split::train));
+  EventWriter moved = std::move(clouds);
+  moved.metrics(full_line(4, Split::train));
+  const json scalars = read()["scalars"];
+  EXPECT_EQ(scalars["examples_per_second/train"], json::parse("[[3, 1000.0]]"));
+  EXPECT_EQ(scalars["voxels_per_second/train"], json::parse("[[4, 1000.0]]"));
+}
+
 TEST_F(TensorBoard, ReadsALongRunWhole) {
   EventWriter writer(folder.path());
   for (int step = 0; step < 5000; ++step) writer.scalar("loss", step, step * 0.5);

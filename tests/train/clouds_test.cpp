@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/cloud.h"
 #include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/report/files.h"
 #include "lockstep/report/run_files.h"
 #include "lockstep/train/trainer.h"
 #include "support/published_clouds.h"
@@ -18,6 +19,7 @@ namespace lockstep::train {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
@@ -102,7 +104,14 @@ TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
   EXPECT_EQ(lines.back().split, report::Split::test);
   EXPECT_NEAR(*lines.back().mean_iou, *test.mean_iou, 1e-12);
   EXPECT_EQ(lines.back().class_iou.size(), 8);
-  EXPECT_NEAR(*report::read_summary(folder.file("run/summary.json")).test_mean_iou, *test.mean_iou, 1e-12);
+  const report::Summary summary = report::read_summary(folder.file("run/summary.json"));
+  EXPECT_NEAR(*summary.test_mean_iou, *test.mean_iou, 1e-12);
+  EXPECT_EQ(summary.unit, "voxels");
+  for (const auto& events : std::filesystem::directory_iterator(folder.file("run/tb"))) {
+    const std::string bytes = report::read_file(events.path());
+    EXPECT_THAT(bytes, HasSubstr("voxels_per_second/train"));
+    EXPECT_THAT(bytes, Not(HasSubstr("examples_per_second")));
+  }
 }
 
 /// All voxels of the small test room, as the last evaluation saw them.

@@ -66,7 +66,7 @@ struct Metrics {
   std::vector<double> class_iou = {};   // [classes], NaN of one that does not occur: null in the file; or empty
   double seconds = 0;                   // since the run's start, without the time between a stop and a resume
   std::optional<double> lr = {};
-  std::optional<double> examples_per_second = {};
+  std::optional<double> examples_per_second = {};  // where points have classes their voxels: see Summary::unit
   std::optional<Phases> phases = {};
   std::optional<double> gradient_norm = {};
   std::optional<int> replicas = {};

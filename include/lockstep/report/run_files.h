@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,7 @@ struct Summary {
   std::optional<double> test_accuracy = {};
   std::optional<double> test_mean_iou = {};  // of segmentation
   std::optional<double> examples_per_second = {};
+  std::string unit = "examples";         // what is counted a second: of scenes whose points have classes "voxels"
   std::vector<SpeedupRow> speedup = {};  // where it was measured
 
   bool operator==(const Summary&) const = default;
@@ -122,6 +124,10 @@ struct RunData {
 /// Files that are missing are empty in the result. Throws Error when the folder is not there, or holds neither metrics
 /// nor a summary (no run), and on a file that is damaged.
 RunData read_run(const std::filesystem::path& folder);
+
+/// What these runs count a second, each unit once: "images/s", or "images/s, voxels/s". Runs without a summary count
+/// examples.
+std::string pace_units(std::span<const RunData> runs);
 
 /// Several runs, to be compared: where names are the same, the folders take their place. Throws as read_run.
 std::vector<RunData> read_runs(const std::vector<std::filesystem::path>& folders);

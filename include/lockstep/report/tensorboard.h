@@ -20,8 +20,9 @@ class EventWriter {
  public:
   /// Makes the folder and a new file in it, which comes after those that are there. A run that goes on after a
   /// checkpoint gives `purge_step`, the first step that is written anew: TensorBoard then forgets what earlier files
-  /// hold from there on.
-  explicit EventWriter(const std::filesystem::path& folder, std::optional<int64_t> purge_step = {});
+  /// hold from there on. `pace_tag`: what Metrics::examples_per_second is called, as it may count others.
+  explicit EventWriter(const std::filesystem::path& folder, std::optional<int64_t> purge_step = {},
+                       std::string pace_tag = "examples_per_second");
   EventWriter(EventWriter&& other) noexcept;
   EventWriter& operator=(EventWriter&& other) noexcept;
   ~EventWriter();
@@ -43,6 +44,7 @@ class EventWriter {
 
   std::filesystem::path file_;
   int fd_ = -1;
+  std::string pace_tag_;
 };
 
 /// Text that markdown shows as it is.
