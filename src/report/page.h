@@ -23,7 +23,7 @@ std::optional<double> final_figure(const RunData& run, Split split, std::optiona
 
 std::string headline(const RunData& run);
 std::string comparison(std::span<const RunData> runs);
-/// Whether runs that ended with weights ended with the same ones.
+/// Whether runs of one recipe that ended with weights ended with the same ones; empty where none are alike.
 std::string verdict(std::span<const RunData> runs);
 /// Configuration keys, and items of the fingerprint, that are not the same in all runs.
 std::string differences(std::span<const RunData> runs);

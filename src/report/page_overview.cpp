@@ -116,6 +116,47 @@ std::string difference_rows(std::span<const RunData> runs, const std::vector<Ite
   return rows;
 }
 
+using NamesByHash = std::map<std::string, std::vector<std::string>>;
+
+NamesByHash names_by_hash(std::span<const RunData> runs) {
+  NamesByHash names;
+  for (const auto& run : runs)
+    if (run.summary && !run.summary->hash.empty()) names[run.summary->hash].push_back(run.name);
+  return names;
+}
+
+// What runs with the same value promise to end with the same weights; empty of one that makes no promise. A run that
+// was stopped early has its weights from there.
+std::string promise_of(const Summary& summary) {
+  if (summary.recipe.empty() || summary.hash.empty()) return "";
+  std::string promise = text(summary.recipe, " ", summary.steps);
+  for (const auto& [name, value] : summary.fingerprint) promise += text("\n", name, " ", value);
+  return promise;
+}
+
+// Runs that promise the same and did not keep it.
+NamesByHash broken_promises(std::span<const RunData> runs) {
+  std::map<std::string, std::vector<RunData>> alike;
+  for (const auto& run : runs)
+    if (run.summary) alike[promise_of(*run.summary)].push_back({.name = run.name, .summary = run.summary});
+  alike.erase("");
+  NamesByHash broken;
+  for (const auto& [promise, group] : alike)
+    if (const NamesByHash found = names_by_hash(group); found.size() > 1)
+      for (const auto& [hash, names] : found) broken[hash].insert(broken[hash].end(), names.begin(), names.end());
+  return broken;
+}
+
+std::string list_of(const NamesByHash& names_by_hash) {
+  std::string list;
+  for (const auto& [hash, names] : names_by_hash) {
+    list += text("<li><code>", escape(hash.substr(0, hash_digits)), "</code> ");
+    for (size_t n = 0; n < names.size(); ++n) list += (n == 0 ? "" : ", ") + escape(names[n]);
+    list += "</li>\n";
+  }
+  return "<ul>\n" + list + "</ul>";
+}
+
 }  // namespace
 
 std::optional<double> final_figure(const RunData& run, Split split, std::optional<double> Metrics::*measure) {
@@ -165,30 +206,22 @@ std::string comparison(std::span<const RunData> runs) {
 }
 
 std::string verdict(std::span<const RunData> runs) {
-  std::map<std::string, std::vector<std::string>> names_by_hash;
+  const NamesByHash broken = broken_promises(runs);
+  if (!broken.empty())
+    return text(
+        "<div class=\"card verdict warn\" id=\"verdict\"><strong class=\"warn\">Not the same weights.</strong> <span>",
+        "These runs are of one recipe and one fingerprint, which end with the same bits in every placement; what is "
+        "not the same stands below.</span>\n",
+        list_of(broken), "</div>\n");
+  NamesByHash same = names_by_hash(runs);
+  std::erase_if(same, [](const auto& item) { return item.second.size() < 2; });
+  if (same.empty()) return "";
   size_t count = 0;
-  for (const auto& run : runs) {
-    if (!run.summary || run.summary->hash.empty()) continue;
-    names_by_hash[run.summary->hash].push_back(run.name);
-    ++count;
-  }
-  if (count < 2) return "";
-  if (names_by_hash.size() == 1)
-    return text("<div class=\"card verdict good\" id=\"verdict\"><strong class=\"good\">Identical.</strong> <span>",
-                count == runs.size() ? text("All ", count, " runs") : text(count, " of ", runs.size(), " runs"),
-                " ended with the same weights, to the last bit: </span><code>", escape(names_by_hash.begin()->first),
-                "</code></div>\n");
-  std::string list;
-  for (const auto& [hash, names] : names_by_hash) {
-    list += text("<li><code>", escape(hash.substr(0, hash_digits)), "</code> ");
-    for (size_t n = 0; n < names.size(); ++n) list += (n == 0 ? "" : ", ") + escape(names[n]);
-    list += "</li>\n";
-  }
-  return text(
-      "<div class=\"card verdict warn\" id=\"verdict\"><strong class=\"warn\">Not the same weights.</strong> <span>",
-      "Runs of one recipe and one fingerprint end with the same bits in every placement; what is not the same "
-      "stands below.</span>\n<ul>\n",
-      list, "</ul></div>\n");
+  for (const auto& [hash, names] : same) count += names.size();
+  return text("<div class=\"card verdict good\" id=\"verdict\"><strong class=\"good\">Identical.</strong> <span>",
+              count == runs.size() ? text("All ", count, " runs") : text(count, " of ", runs.size(), " runs"),
+              " ended with the same weights, to the last bit: </span>",
+              same.size() == 1 ? "<code>" + escape(same.begin()->first) + "</code>" : list_of(same), "</div>\n");
 }
 
 std::string differences(std::span<const RunData> runs) {

@@ -79,6 +79,7 @@ void write_summary(const std::filesystem::path& file, const Summary& summary) {
   put(json, "test_mean_iou", summary.test_mean_iou);
   put(json, "examples_per_second", summary.examples_per_second);
   json["unit"] = summary.unit;
+  json["recipe"] = summary.recipe;
   json["hash"] = summary.hash;
   json["fingerprint"] = Json::object();
   for (const auto& [name, value] : summary.fingerprint) json["fingerprint"][name] = value;
@@ -95,6 +96,7 @@ Summary read_summary(const std::filesystem::path& file) {
                                     {"dataset", &Summary::dataset},
                                     {"placement", &Summary::placement},
                                     {"state", &Summary::state},
+                                    {"recipe", &Summary::recipe},
                                     {"hash", &Summary::hash},
                                     {"unit", &Summary::unit}})
     if (auto value = object.string(key)) summary.*member = *std::move(value);

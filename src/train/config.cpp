@@ -51,6 +51,14 @@ std::string to_toml(const Config& config) {
   return out;
 }
 
+std::string recipe_toml(const Config& config) {
+  Config copy = config;
+  std::string out;
+  for (const Field& field : fields_of(copy))
+    if (field.recipe) out += text(field.name, " = ", value_text(field), "\n");
+  return out;
+}
+
 std::vector<std::string> read_toml(Config& config, const std::string& content, const std::string& where) {
   const auto fields = fields_of(config);
   std::vector<std::string> names;

@@ -62,6 +62,16 @@ double usual_lr(const std::string& optimizer) {
                                                             : 1e-3;
 }
 
+parallel::Rule usual_rule(const std::string& optimizer) {
+  if (optimizer == "adam") return parallel::Adam{};
+  if (optimizer == "adamw") return parallel::AdamW{};
+  if (optimizer == "rmsprop") return parallel::RmsProp{};
+  if (optimizer == "adagrad") return parallel::Adagrad{};
+  if (optimizer == "lars") return parallel::Lars{};
+  if (optimizer == "lamb") return parallel::Lamb{};
+  return parallel::Sgd{};
+}
+
 parallel::ScaleRule scale_rule(const std::string& name) {
   return name == "linear" ? parallel::ScaleRule::linear
          : name == "sqrt" ? parallel::ScaleRule::square_root
@@ -71,7 +81,6 @@ parallel::ScaleRule scale_rule(const std::string& name) {
 void settle_batch(Config& config, const Task& task, int64_t devices, bool cuda, const comm::Group& group) {
   const bool clouds = task.train->info().voxel > 0;
   if (config.batch == 0) config.batch = usual_batch(clouds);
-  if (config.lr == 0) config.lr = usual_lr(config.optimizer);
   config.lr *= parallel::scale_with(static_cast<double>(devices), scale_rule(config.scale_lr));
   config.scale_lr = "none";
   if (config.scale_batch) config.batch *= devices;
@@ -97,6 +106,17 @@ void check_classes(const Task& task) {
 }
 
 }  // namespace
+
+void settle_rule(Config& config) {
+  if (config.lr == 0) config.lr = usual_lr(config.optimizer);
+  if (config.optimizer == "lars" && config.momentum == 0) config.momentum = parallel::Lars{}.momentum;
+  const auto settle = [&](const auto& usual) {
+    if (config.weight_decay < 0) config.weight_decay = usual.weight_decay;
+    if constexpr (requires { usual.eps; })
+      if (config.eps == 0) config.eps = usual.eps;
+  };
+  std::visit(settle, usual_rule(config.optimizer));
+}
 
 std::string broadcast_text(const std::string& mine, const comm::Group& group) {
   if (group.size() == 1) return mine;
@@ -124,6 +144,7 @@ Plan make_plan(const Config& given, Task task, const comm::Group& group) {
   }
   const bool cuda = mine[0].kind == Device::Kind::cuda;
   const int64_t devices = sum_over(group, static_cast<int64_t>(mine.size()));
+  settle_rule(config);
   settle_batch(config, task, devices, cuda, group);
   check_sizes(config, task);
   auto transforms = data::Transforms::parse(config.augment);
@@ -201,23 +222,19 @@ data::Order Plan::order() const {
 
 parallel::Rule Plan::rule() const {
   const Config& c = config;
-  const auto decay = [&](double usual) { return c.weight_decay < 0 ? usual : c.weight_decay; };
-  const auto eps = [&](double usual) { return c.eps == 0 ? usual : c.eps; };
   if (c.optimizer == "adam")
-    return parallel::Adam{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = eps(1e-8), .weight_decay = decay(0)};
+    return parallel::Adam{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
   if (c.optimizer == "adamw")
     return parallel::AdamW{
-        .lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = eps(1e-8), .weight_decay = decay(1e-2)};
+        .lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
   if (c.optimizer == "rmsprop")
-    return parallel::RmsProp{.lr = c.lr, .eps = eps(1e-8), .weight_decay = decay(0), .momentum = c.momentum};
-  if (c.optimizer == "adagrad") return parallel::Adagrad{.lr = c.lr, .weight_decay = decay(0), .eps = eps(1e-10)};
+    return parallel::RmsProp{.lr = c.lr, .eps = c.eps, .weight_decay = c.weight_decay, .momentum = c.momentum};
+  if (c.optimizer == "adagrad") return parallel::Adagrad{.lr = c.lr, .weight_decay = c.weight_decay, .eps = c.eps};
   if (c.optimizer == "lars")
-    return parallel::Lars{
-        .lr = c.lr, .momentum = c.momentum == 0 ? 0.9 : c.momentum, .weight_decay = decay(1e-4), .eps = eps(1e-8)};
+    return parallel::Lars{.lr = c.lr, .momentum = c.momentum, .weight_decay = c.weight_decay, .eps = c.eps};
   if (c.optimizer == "lamb")
-    return parallel::Lamb{
-        .lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = eps(1e-6), .weight_decay = decay(1e-2)};
-  return parallel::Sgd{.lr = c.lr, .momentum = c.momentum, .weight_decay = decay(0), .nesterov = c.nesterov};
+    return parallel::Lamb{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
+  return parallel::Sgd{.lr = c.lr, .momentum = c.momentum, .weight_decay = c.weight_decay, .nesterov = c.nesterov};
 }
 
 parallel::OptimizerOptions Plan::optimizer_options() const {

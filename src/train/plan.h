@@ -36,6 +36,10 @@ struct Plan {
   data::Order order() const;
 };
 
+/// What is left open of the update rule becomes its usual number, so that nobody has to know these who reads
+/// config.toml.
+void settle_rule(Config& config);
+
 /// Collective. Throws Error as Trainer's constructor says.
 Plan make_plan(const Config& config, Task task, const comm::Group& group);
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
+#include "lockstep/core/sha256.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/report/curves.h"
 #include "lockstep/report/files.h"
@@ -76,7 +77,25 @@ report::ProgressOptions progress_options(const Plan& plan) {
           .unit = unit_of(plan.task.train->info())};
 }
 
-report::Summary begin_summary(const Plan& plan) {
+// Whether all that decides the result is known: a ring adds in another order in another placement, a program may bring
+// an order of examples along, and a resumed run may have begun with fewer epochs.
+bool has_one_recipe(const Plan& plan, const std::optional<Checkpoint>& start) {
+  if (plan.config.reduce == "ring" || plan.task.order) return false;
+  if (!start) return true;
+  Config before;
+  read_toml(before, start->config, "the checkpoint's configuration");
+  settle_rule(before);
+  return recipe_toml(before) == recipe_toml(plan.config);
+}
+
+std::string recipe_hash(const Plan& plan) {
+  const std::string recipe = plan.task.model + "\n" + recipe_toml(plan.config);
+  Sha256 hash;
+  hash.update(recipe.data(), recipe.size());
+  return hash.hex();
+}
+
+report::Summary begin_summary(const Plan& plan, const std::optional<Checkpoint>& start) {
   const Config& config = plan.config;
   const auto name = std::filesystem::path(config.out).filename().string();
   return {.name = name.empty() ? plan.task.model : name,
@@ -85,6 +104,7 @@ report::Summary begin_summary(const Plan& plan) {
           .placement = plan.team.describe(),
           .state = "running",
           .fingerprint = Fingerprint::of(parse_devices(config.devices)[0]).items(),
+          .recipe = has_one_recipe(plan, start) ? recipe_hash(plan) : "",
           .replicas = static_cast<int>(config.replicas),
           .devices = static_cast<int>(plan.devices),
           .batch = config.batch,
@@ -109,7 +129,7 @@ Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
       log_every_(plan.config.log_every > 0 ? plan.config.log_every
                                            : std::max<int64_t>(1, plan.updates_per_epoch / kLinesPerEpoch)),
       progress_(progress_options(plan)),
-      summary_(begin_summary(plan)) {
+      summary_(begin_summary(plan, start)) {
   const int64_t step = start ? start->cursor.step : 0;
   if (start) seconds_before_ = read_progress(start->extra).seconds;
   if (start) saved_step_ = step;

@@ -44,6 +44,7 @@ std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::
 Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint) {
   Config mine = config, out;
   read_toml(out, checkpoint.config, "the checkpoint's configuration");
+  settle_rule(out);
   const auto from = fields_of(mine), to = fields_of(out);
   std::string differences;
   for (size_t f = 0; f < to.size(); ++f) {

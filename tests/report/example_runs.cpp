@@ -112,6 +112,7 @@ RunData example_run(const std::string& name, const std::string& placement, char 
               .dataset = "Fashion-MNIST",
               .placement = placement,
               .fingerprint = {{"lockstep", "0.1.0"}, {"torch", "2.11.0"}, {"device", "cpu"}, {"isa", "avx512"}},
+              .recipe = std::string(64, 'e'),
               .hash = std::string(64, hash),
               .replicas = 8,
               .devices = 2,

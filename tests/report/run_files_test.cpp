@@ -23,6 +23,7 @@ Summary full_summary() {
           .placement = "2 threads",
           .state = "interrupted",
           .fingerprint = {{"torch", "2.11.0"}, {"isa", "avx512"}},
+          .recipe = std::string(64, 'e'),
           .hash = std::string(64, 'a'),
           .replicas = 8,
           .devices = 2,

@@ -263,6 +263,57 @@ TEST(Trainer, TheBatchAndTheRateGrowWithTheDevicesWhereAskedTo) {
   EXPECT_THAT(trainer.describe(), HasSubstr("8 replicas on 2 threads, batch 40"));
 }
 
+TEST(Trainer, WritesDownTheNumbersThatTheOptimiserUses) {
+  Config recipe = config();
+  EXPECT_EQ(Trainer(recipe, task()).config().weight_decay, 0);
+  recipe.optimizer = "adamw";
+  const Config settled = Trainer(recipe, task()).config();
+  EXPECT_EQ(settled.weight_decay, 1e-2);
+  EXPECT_EQ(settled.eps, 1e-8);
+  recipe.weight_decay = 0;
+  recipe.eps = 1e-3;
+  const Config given = Trainer(recipe, task()).config();
+  EXPECT_EQ(given.weight_decay, 0);
+  EXPECT_EQ(given.eps, 1e-3);
+  recipe = config();
+  recipe.optimizer = "lars";
+  recipe.momentum = 0;
+  EXPECT_EQ(Trainer(recipe, task()).config().momentum, 0.9);
+  Checkpoint open;  // as older ones are
+  open.config = "optimizer = \"adamw\"\nweight-decay = -1\neps = 0\n";
+  EXPECT_NO_THROW(resumed_config(settled, {"weight-decay", "eps"}, open));
+}
+
+TEST(Trainer, RunsOfOneRecipeAreToldFromOthers) {
+  const TemporaryFolder folder;
+  int runs = 0;
+  const auto recipe_of = [&](Config run) {
+    run.out = folder.file("run-" + std::to_string(runs++));
+    run.log_every = 100;
+    train(run);
+    return report::read_summary(report::RunFolder{run.out}.summary()).recipe;
+  };
+  Config recipe = config();
+  recipe.epochs = 1;
+  const std::string first = recipe_of(recipe);
+  EXPECT_EQ(first.size(), 64);
+  Config elsewhere = recipe;
+  elsewhere.devices = "cpu:1";
+  elsewhere.workers = 0;
+  EXPECT_EQ(recipe_of(elsewhere), first);
+  Config other = recipe;
+  other.seed = 5;
+  EXPECT_NE(recipe_of(other), first);
+  other = recipe;
+  other.reduce = "ring";  // promises nothing
+  EXPECT_EQ(recipe_of(other), "");
+  Config longer = recipe;
+  longer.resume = folder.file("run-0");
+  EXPECT_EQ(recipe_of(longer), first);
+  longer.epochs = 2;  // its rate followed one epoch's cosine at first
+  EXPECT_EQ(recipe_of(longer), "");
+}
+
 TEST(Trainer, NetworksOfTheRegistryTrainByName) {
   Config recipe = config();
   recipe.model = "mlp";

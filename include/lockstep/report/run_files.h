@@ -52,6 +52,9 @@ struct Summary {
   std::string placement = {};      // "2 threads", "2 processes x 4 threads"
   std::string state = "finished";  // or "running", "interrupted", "failed: loss is NaN at step 12"
   std::vector<std::pair<std::string, std::string>> fingerprint = {};  // Fingerprint::items()
+  /// Equal in runs that promise to end with the same weights, where their fingerprints are equal too: a hash of all
+  /// that decides the result. Empty: no such promise.
+  std::string recipe = {};
   std::string hash = {};  // SHA-256 of the weights, as `lockstep hash` prints it
   int replicas = 0;
   int devices = 0;

@@ -107,6 +107,9 @@ std::string value_text(const Field& field);
 /// The whole configuration as TOML, which read_toml() gives back.
 std::string to_toml(const Config& config);
 
+/// The lines of that which decide the result.
+std::string recipe_toml(const Config& config);
+
 /// Sets what the text has (`name = value`, strings, numbers, booleans, arrays, comments) and returns the names that it
 /// had. Throws Error with `where` and the line for anything else, with the nearest name for an unknown one.
 std::vector<std::string> read_toml(Config& config, const std::string& text, const std::string& where);
