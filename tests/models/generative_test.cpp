@@ -90,6 +90,33 @@ std::set<test::Point> points_of(const SparseTensor& x) {
   return {points.begin(), points.end()};
 }
 
+/// The losses of so many steps of plain gradient descent; loss_of(step) says what a step minimises.
+template <class LossOf>
+std::vector<double> train(torch::nn::Module& net, int steps, int threads, const LossOf& loss_of) {
+  at::set_num_threads(threads);
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    const at::Tensor loss = loss_of(step);
+    net.zero_grad();
+    loss.backward();
+    if (step == 0) test::expect_gradients_everywhere(net);
+    losses.push_back(loss.item<double>());
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : net.parameters()) parameter.sub_(0.3 * parameter.grad());
+  }
+  at::set_num_threads(1);
+  return losses;
+}
+
+/// That the cloud has nine of ten points of the shapes, and not many others.
+void expect_shapes(const SparseTensor& cloud) {
+  const auto got = points_of(cloud), expected = points_of(whole_cloud());
+  size_t right = 0;
+  for (const test::Point& point : expected) right += got.count(point);
+  EXPECT_GT(static_cast<double>(right), 0.9 * static_cast<double>(expected.size()));
+  EXPECT_LT(static_cast<double>(got.size()), 1.1 * static_cast<double>(expected.size()));
+}
+
 TEST(CompletionNet, HasMinkowskiEnginesNamesAndShapes) {
   const CompletionNet net(CompletionOptions{});
   EXPECT_EQ(shape_of(*net, "enc_block_s1.0.kernel"), "[27, 1, 16]");
@@ -142,34 +169,19 @@ TEST(CompletionNet, ComputesWhatItsDefinitionSays) {
 }
 
 TEST(CompletionNet, LearnsToCompleteCloudsTheSameForAnyNumberOfThreads) {
-  const auto train = [](int threads) {
-    at::set_num_threads(threads);
-    CompletionNet net = small_completion();
-    std::vector<double> losses;
-    for (int step = 0; step < 100; ++step) {
+  const auto train_with = [](CompletionNet net, int threads) {
+    return train(*net, /*steps=*/100, threads, [&](int) {
       const Task task = completion_task();
-      const Generated made = net->forward(task.partial, task.target);
-      const at::Tensor loss = occupancy_loss(made);
-      net->zero_grad();
-      loss.backward();
-      if (step == 0) test::expect_gradients_everywhere(*net);
-      losses.push_back(loss.item<double>());
-      const at::NoGradGuard no_grad;
-      for (auto& parameter : net->parameters()) parameter.sub_(0.3 * parameter.grad());
-    }
-    at::set_num_threads(1);
-    return std::pair(net, losses);
+      return occupancy_loss(net->forward(task.partial, task.target));
+    });
   };
-  auto [net, losses] = train(1);
+  CompletionNet net = small_completion();
+  const auto losses = train_with(net, 1);
   EXPECT_LT(losses.back(), 0.2 * losses.front());
-  EXPECT_EQ(train(2).second, losses);
+  EXPECT_EQ(train_with(small_completion(), 2), losses);
   const at::NoGradGuard no_grad;
   const Task task = completion_task();
-  const auto got = points_of(net->forward(task.partial, task.target).cloud);  // the finest resolution is not forced
-  size_t right = 0;
-  for (const test::Point& point : shapes()) right += got.count(point);
-  EXPECT_GT(static_cast<double>(right), 0.9 * static_cast<double>(shapes().size()));
-  EXPECT_LT(static_cast<double>(got.size()), 1.1 * static_cast<double>(shapes().size()));
+  expect_shapes(net->forward(task.partial, task.target).cloud);  // the finest resolution is not forced
 }
 
 TEST(CompletionNet, NeedsNoTargetInEvaluationAndMayMakeNothing) {
@@ -259,36 +271,21 @@ TEST(Vae, ComputesWhatItsDefinitionSays) {
 }
 
 TEST(Vae, LearnsToReconstructClouds) {
-  const auto train = [](int threads) {
-    at::set_num_threads(threads);
-    Vae net = small_vae();
-    std::vector<double> losses;
-    for (int step = 0; step < 80; ++step) {
+  const auto train_with = [](Vae net, int threads) {
+    return train(*net, /*steps=*/80, threads, [&](int step) {
       const RandomScope random(RandomKey{5}.fold(step));
       const SparseTensor x = whole_cloud();
       const Reconstruction made = net->forward(x, x.key());
-      const at::Tensor loss = occupancy_loss(made.generated) + 0.01 * latent_divergence(made.latent);
-      net->zero_grad();
-      loss.backward();
-      if (step == 0) test::expect_gradients_everywhere(*net);
-      losses.push_back(loss.item<double>());
-      const at::NoGradGuard no_grad;
-      for (auto& parameter : net->parameters()) parameter.sub_(0.3 * parameter.grad());
-    }
-    at::set_num_threads(1);
-    return std::pair(net, losses);
+      return occupancy_loss(made.generated) + 0.01 * latent_divergence(made.latent);
+    });
   };
-  auto [net, losses] = train(1);
+  Vae net = small_vae();
+  const auto losses = train_with(net, 1);
   EXPECT_LT(losses.back(), 0.3 * losses.front());
-  EXPECT_EQ(train(2).second, losses);
+  EXPECT_EQ(train_with(small_vae(), 2), losses);
   const at::NoGradGuard no_grad;
   net->eval();
-  const auto expected = shapes();
-  const auto got = points_of(net->forward(whole_cloud()).generated.cloud);
-  size_t right = 0;
-  for (const test::Point& point : expected) right += got.count(point);
-  EXPECT_GT(static_cast<double>(right), 0.9 * static_cast<double>(expected.size()));
-  EXPECT_LT(static_cast<double>(got.size()), 1.1 * static_cast<double>(expected.size()));
+  expect_shapes(net->forward(whole_cloud()).generated.cloud);
 }
 
 TEST(Vae, DrawsItsCodeByKeyInTrainingAlone) {
