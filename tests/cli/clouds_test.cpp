@@ -85,7 +85,7 @@ TEST(Clouds, AreClassifiedAsAWhole) {
   const std::string things = "modelnet40:" + folder.file("things") + ":400";
   const Ended trained =
       run_program({"train", "minkresnet14", "--data", things, "--voxel", "0.2", "--batch", "2", "--replicas", "1",
-                   "--epochs", "2", "--no-curves", "--evaluate-every", "0", "--out", folder.file("run")});
+                   "--epochs", "2", "--lr", "1e-3", "--no-curves", "--evaluate-every", "0", "--out", folder.file("run")});
   ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
   const Ended evaluated = run_program({"evaluate", folder.file("run"), "--json", "--metrics", "confusion"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;

@@ -250,7 +250,7 @@ TEST(ModelNet, ReadsOtherThingsAsItsOwn) {
       for (size_t axis = 0; axis < 3; ++axis) EXPECT_NEAR(read.points[i][axis], own.points[i][axis], 1e-5);
   }
   published::kitti(folder / "kitti");
-  EXPECT_THAT(error_of([&] { open("kitti:" + (folder / "kitti"))->read_cloud_file(folder / "scan.ply"); }),
+  EXPECT_THAT(error_of([&] { open("kitti:" + (folder / "kitti").string())->read_cloud_file(folder / "scan.ply"); }),
               HasSubstr("scan.ply' has points with 3 features, expected 1, as the clouds of"));
 }
 
