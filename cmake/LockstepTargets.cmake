@@ -63,7 +63,7 @@ function(lockstep_compile_together target count)
   endif()
 endfunction()
 
-# lockstep_layer(NAME core SOURCES ... USES ... [PLAIN ...] [PCH module] [OPTIMISE 1]): a static library lockstep::NAME.
+# lockstep_layer(NAME core SOURCES ... USES ... [PLAIN ...] [PCH module] [OPTIMISE 1]): a library lockstep::NAME.
 # USES names the layers (and outside libraries) that it stands on: the link line is the dependency diagram.
 # OPTIMISE 1 is for layers that only tell others what to do: a third of their time to build goes into making that fast.
 # PLAIN names those of the sources that see no torch: the precompiled header would cost them more than it saves.
@@ -89,7 +89,7 @@ function(lockstep_layer)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()
 
-# lockstep_module_sources(TARGET a.cpp ...): sources of a layer of tensors that see modules, or all of torch's operators.
+# lockstep_module_sources(TARGET a.cpp ...): sources of a layer of tensors that see modules or all of torch's operators.
 function(lockstep_module_sources target)
   add_library(${target}_modules OBJECT ${ARGN})
   target_link_libraries(${target}_modules PRIVATE lockstep_flags $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)

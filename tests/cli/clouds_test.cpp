@@ -83,9 +83,9 @@ TEST(Clouds, AreClassifiedAsAWhole) {
   const TemporaryFolder folder;
   data::published::modelnet(folder.file("things"));
   const std::string things = "modelnet40:" + folder.file("things") + ":400";
-  const Ended trained =
-      run_program({"train", "minkresnet14", "--data", things, "--voxel", "0.2", "--batch", "2", "--replicas", "1",
-                   "--epochs", "2", "--lr", "1e-3", "--no-curves", "--evaluate-every", "0", "--out", folder.file("run")});
+  const Ended trained = run_program({"train", "minkresnet14", "--data", things, "--voxel", "0.2", "--batch", "2",
+                                     "--replicas", "1", "--epochs", "2", "--lr", "1e-3", "--no-curves",
+                                     "--evaluate-every", "0", "--out", folder.file("run")});
   ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
   const Ended evaluated = run_program({"evaluate", folder.file("run"), "--json", "--metrics", "confusion"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
