@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 std::shared_ptr<const CloudDataset> open(const std::string& spec, Split split = Split::train) {
   return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, split, {.seed = 3, .voxel = 0.1}));

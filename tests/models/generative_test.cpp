@@ -154,7 +154,7 @@ TEST(CompletionNet, ComputesWhatItsDefinitionSays) {
   ASSERT_EQ(made.logits.size(), 3);
   for (const int level : {2, 1, 0}) {
     const std::string fine = "s" + std::to_string(1 << level), coarse = "s" + std::to_string(2 << level);
-    y = test::add(slow_stack(layers, "dec_block_" + coarse + fine, y, 2, /*grows=*/true), skips[level]);
+    y = test::add(slow_stack(layers, text("dec_block_", coarse, fine), y, 2, /*grows=*/true), skips[level]);
     const SlowCloud logits = layers.convolve("dec_" + fine + "_cls", y);
     const SparseTensor& got = made.logits[2 - level];
     test::expect_same(got, logits);
@@ -211,7 +211,7 @@ TEST(CompletionNet, SaysWhatItExpects) {
 }
 
 TEST(OccupancyLoss, IsAMeanOverResolutionsOfMeansOverVoxels) {
-  const auto level = [](std::vector<double> logits) {
+  const auto level = [](const std::vector<double>& logits) {
     const auto rows = static_cast<int64_t>(logits.size());
     const at::Tensor coordinates = at::stack({at::zeros({rows}, at::kInt), at::arange(rows).to(at::kInt)}, 1);
     return SparseTensor(at::tensor(logits, at::kDouble).unsqueeze(1), coordinates);
