@@ -85,7 +85,7 @@ bool is_plain_row(const at::Tensor& running) {
 template <class T>
 void move_row_as(T* running, const double* moments, int64_t channels, double momentum, bool variance) {
   for (int64_t c = 0; c < channels; ++c) {
-    const double weight = moments[c] > 0 ? momentum : 0;
+    const double weight = moments[c] > (variance ? 1 : 0) ? momentum : 0;
     const double target = variance ? moments[2 * channels + c] / std::max(moments[c] - 1, 1.0) : moments[channels + c];
     running[c] = static_cast<T>(static_cast<double>(running[c]) * (1 - weight) + target * weight);
   }
@@ -158,12 +158,12 @@ void move_running_statistics(const at::Tensor& running_mean, const at::Tensor& r
     move_row(running_var, given, momentum, true);
     return;
   }
-  const at::Tensor weight = (moments[0] > 0).to(at::kDouble) * momentum;
-  const auto move = [&](const at::Tensor& running, const at::Tensor& target) {
+  const auto move = [&](const at::Tensor& running, const at::Tensor& target, int64_t more_rows_than) {
+    const at::Tensor weight = (moments[0] > more_rows_than).to(at::kDouble) * momentum;
     if (running.defined()) running.copy_(running.to(at::kDouble) * (1 - weight) + target * weight);
   };
-  move(running_mean, moments[1]);
-  move(running_var, moments[2] / (moments[0] - 1).clamp_min(1));
+  move(running_mean, moments[1], 0);
+  move(running_var, moments[2] / (moments[0] - 1).clamp_min(1), 1);
 }
 
 }  // namespace lockstep

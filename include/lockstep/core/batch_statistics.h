@@ -35,7 +35,7 @@ struct BatchStatistics {
 };
 
 /// Moves a batch norm's running statistics [C] (both may be undefined) towards those of a batch, the variance being the
-/// unbiased one. An empty batch leaves them alone.
+/// unbiased one. An empty batch leaves them alone; of one row nobody can tell a variance, so it moves the mean alone.
 void move_running_statistics(const at::Tensor& running_mean, const at::Tensor& running_var, const at::Tensor& moments,
                              double momentum);
 
