@@ -32,12 +32,6 @@ void check_coordinates(const char* operation, const at::Tensor& coordinates) {
           " coordinates, expected fewer than 2^31 - 1");
 }
 
-int64_t floor_to(int64_t value, int64_t stride) {
-  int64_t quotient = value / stride;
-  if (quotient * stride > value) --quotient;
-  return quotient * stride;
-}
-
 void require_int32(const char* operation, const Box& box) {
   for (size_t column = 0; column < box.low.size(); ++column)
     require(box.low[column] >= std::numeric_limits<int32_t>::min() &&
@@ -79,7 +73,7 @@ void merge_keys(const SortedKeys& more, SortedKeys& into) {
 template <class Key>
 at::Tensor unpack_all(const SortedKeys& keys) {
   const std::vector<Key>& source = keys.get<Key>();
-  const int64_t size = static_cast<int64_t>(source.size()) - 1, columns = keys.layout.columns();
+  const int64_t size = keys.size(), columns = keys.layout.columns();
   at::Tensor coordinates = int32_rows(size, columns);
   int32_t* out = coordinates.mutable_data_ptr<int32_t>();
   for (int64_t i = 0; i < size; ++i) keys.layout.unpack(source[i], out + i * columns);
@@ -127,13 +121,10 @@ CoordinateMap::Inserted CoordinateMap::insert(const at::Tensor& coordinates) {
 
   auto map = std::shared_ptr<CoordinateMap>(new CoordinateMap);
   Inserted inserted;
-  SortedRows sorted = sort_rows(operation, source, rows, *box);
-  const int64_t unique =
-      sorted.ascending ? rows : std::count(sorted.is_first.begin(), sorted.is_first.end(), uint8_t{1});
-  const KeyLayout layout(operation, *box);
+  SortedRows sorted = sort_rows(KeyLayout(operation, *box), source, rows);
+  const int64_t unique = sorted.keys.size();
   if (unique == rows) {
     map->coordinates_ = given.is_same(coordinates) ? given.clone() : given;
-    map->keys_ = std::make_shared<SortedKeys>(pack_sorted(layout, source, sorted.rows, rows));
     map->order_ = std::move(sorted.rows);
   } else {
     // Number the rows that stay, in their own order; then walk the groups of equal ones.
@@ -157,9 +148,9 @@ CoordinateMap::Inserted CoordinateMap::insert(const at::Tensor& coordinates) {
       if (sorted.is_first[position]) map->order_.push_back(number[sorted.rows[position]]);
       inverse[sorted.rows[position]] = map->order_.back();
     }
-    map->keys_ = std::make_shared<SortedKeys>(pack_sorted(layout, target, map->order_, unique));
     if (std::is_sorted(map->order_.begin(), map->order_.end())) map->order_.clear();
   }
+  map->keys_ = std::make_shared<SortedKeys>(std::move(sorted.keys));
   map->size_ = unique;
   map->box_ = std::move(box);
   inserted.map = std::move(map);
@@ -208,28 +199,8 @@ CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
     return from_device(*device_, made);
   }
 
-  std::vector<int32_t> rounded(size_ * columns);
-  const int32_t* source = coordinates_.const_data_ptr<int32_t>();
-  for (int64_t position = 0; position < size_; ++position) {
-    const int32_t* from = source + row_at(position) * columns;
-    int32_t* to = rounded.data() + position * columns;
-    to[0] = from[0];
-    for (int64_t column = 1; column < columns; ++column) {
-      const int32_t step = static_cast<int32_t>(stride[column - 1]);
-      // Powers of two, which nearly all strides are, need no division.
-      to[column] = (step & (step - 1)) == 0 ? from[column] & -step : static_cast<int32_t>(floor_to(from[column], step));
-    }
-  }
-  SortedRows sorted = sort_rows(operation, rounded.data(), size_, box);
-  const int64_t unique =
-      sorted.ascending ? size_ : std::count(sorted.is_first.begin(), sorted.is_first.end(), uint8_t{1});
-  at::Tensor coordinates = int32_rows(unique, columns);
-  int32_t* target = coordinates.mutable_data_ptr<int32_t>();
-  if (sorted.ascending) std::copy(rounded.begin(), rounded.end(), target);
-  for (int64_t position = 0; position < static_cast<int64_t>(sorted.rows.size()); ++position)
-    if (sorted.is_first[position])
-      target = std::copy_n(rounded.data() + sorted.rows[position] * columns, columns, target);
-  auto keys = std::make_shared<SortedKeys>(pack_sorted(layout, coordinates.const_data_ptr<int32_t>(), {}, unique));
+  auto keys = std::make_shared<SortedKeys>(round_down(*keys_, stride, layout));
+  at::Tensor coordinates = unpack_all(*keys);
   return from_sorted(std::move(coordinates), std::move(box), std::move(keys));
 }
 
@@ -278,7 +249,7 @@ CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::
   }
   if (kept < coordinates.size(0)) {
     coordinates = coordinates.narrow(0, 0, kept).clone();
-    *keys = pack_sorted(layout, coordinates.const_data_ptr<int32_t>(), {}, kept);
+    *keys = pack_sorted(layout, coordinates.const_data_ptr<int32_t>(), kept);
   }
   // Not every offset leads onto the grid, so the box may be smaller than what could have been reached.
   box = Box::around(coordinates.const_data_ptr<int32_t>(), kept, columns);

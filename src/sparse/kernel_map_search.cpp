@@ -98,7 +98,7 @@ class Search {
         out_(out),
         axes_(axes),
         offsets_(offsets),
-        outputs_(static_cast<int64_t>(out.get<Key>().size()) - 1),
+        outputs_(out.size()),
         threads_(at::get_num_threads()),
         ranges_(threads_ == 1 ? 1 : std::clamp<int64_t>(outputs_ / 8192, 1, 4 * threads_)) {}
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <optional>
 
 #include "lockstep/core/error.h"
 
@@ -24,37 +25,15 @@ int64_t align_down(int64_t value) {
   return value & ~(kAlignment - 1);
 }
 
-/// The fields without guard bits: what has to be sorted by, in as few bits as there can be.
-struct CompactLayout {
-  std::vector<int64_t> low;
-  std::vector<int> shift;
-  int bits = 0;
-
-  explicit CompactLayout(const Box& box) : low(box.low), shift(box.low.size()) {
-    for (size_t column = shift.size(); column-- > 0;) {
-      shift[column] = bits;
-      bits += width_of(box.high[column] - box.low[column] + 1);
-    }
-  }
-  template <class Key>
-  Key pack(const int32_t* coordinate) const {
-    Key key = 0;
-    for (size_t column = 0; column < low.size(); ++column)
-      // A field of no bits may stand beyond the key's width, where a shift is undefined; it is zero anyway.
-      if (const Key value = static_cast<Key>(coordinate[column] - low[column])) key |= value << shift[column];
-    return key;
-  }
-};
+template <class Key>
+void finish_keys(std::vector<Key>& keys) {
+  keys.push_back(~Key{0});
+}
 
 template <class Key>
 struct Entry {
   Key key;
   int32_t row;
-};
-
-/// Key and row in one word: the rows lie in the low `row_bits`, out of the way of the sort.
-struct PackedEntry {
-  uint64_t word;
 };
 
 /// Least significant digit first, so that equal keys stay in order. Digits that are the same everywhere cost a count
@@ -75,41 +54,51 @@ void radix_sort(std::vector<Item>& items, int low_bit, int high_bit, const Digit
   }
 }
 
-template <class Item, class KeyOf, class RowOf>
-SortedRows collect(const std::vector<Item>& items, const KeyOf& key_of, const RowOf& row_of) {
-  SortedRows sorted;
+/// Takes sorted items apart: their rows, and each different key once.
+template <class Key, class Item, class KeyOf, class RowOf>
+void collect(const std::vector<Item>& items, const KeyOf& key_of, const RowOf& row_of, SortedRows& sorted) {
+  std::vector<Key>& keys = sorted.keys.get<Key>();
   sorted.rows.resize(items.size());
   sorted.is_first.resize(items.size());
+  keys.resize(items.size() + 1);
+  size_t unique = 0;
+  Key last = ~Key{0};
   for (size_t i = 0; i < items.size(); ++i) {
+    const Key key = key_of(items[i]);
     sorted.rows[i] = row_of(items[i]);
-    sorted.is_first[i] = i == 0 || key_of(items[i]) != key_of(items[i - 1]);
+    sorted.is_first[i] = key != last;
+    keys[unique] = key;
+    unique += key != last;
+    last = key;
   }
-  return sorted;
+  keys.resize(unique);
+  finish_keys(keys);
 }
 
-SortedRows sort_packed(const CompactLayout& layout, int row_bits, const int32_t* coordinates, int64_t rows) {
-  const int64_t columns = static_cast<int64_t>(layout.low.size());
-  std::vector<PackedEntry> items(rows);
+/// Key and row in one word: the rows lie in the low `row_bits`, out of the way of the sort.
+void sort_packed(int row_bits, const int32_t* coordinates, int64_t rows, SortedRows& sorted) {
+  const KeyLayout& layout = sorted.keys.layout;
+  std::vector<uint64_t> words(rows);
   for (int64_t row = 0; row < rows; ++row)
-    items[row].word = (layout.pack<uint64_t>(coordinates + row * columns) << row_bits) | static_cast<uint64_t>(row);
-  radix_sort(items, row_bits, row_bits + layout.bits,
-             [](const PackedEntry& item, int bit) { return static_cast<uint32_t>(item.word >> bit); });
+    words[row] = (layout.pack<uint64_t>(coordinates + row * layout.columns()) << row_bits) | static_cast<uint64_t>(row);
+  radix_sort(words, row_bits, row_bits + layout.bits(),
+             [](uint64_t word, int bit) { return static_cast<uint32_t>(word >> bit); });
   const uint64_t row_mask = (uint64_t{1} << row_bits) - 1;
-  return collect(
-      items, [=](const PackedEntry& item) { return item.word >> row_bits; },
-      [=](const PackedEntry& item) { return static_cast<int32_t>(item.word & row_mask); });
+  collect<uint64_t>(
+      words, [=](uint64_t word) { return word >> row_bits; },
+      [=](uint64_t word) { return static_cast<int32_t>(word & row_mask); }, sorted);
 }
 
 template <class Key>
-SortedRows sort_entries(const CompactLayout& layout, const int32_t* coordinates, int64_t rows) {
-  const int64_t columns = static_cast<int64_t>(layout.low.size());
+void sort_entries(const int32_t* coordinates, int64_t rows, SortedRows& sorted) {
+  const KeyLayout& layout = sorted.keys.layout;
   std::vector<Entry<Key>> items(rows);
   for (int64_t row = 0; row < rows; ++row)
-    items[row] = {layout.pack<Key>(coordinates + row * columns), static_cast<int32_t>(row)};
-  radix_sort(items, 0, layout.bits,
+    items[row] = {layout.pack<Key>(coordinates + row * layout.columns()), static_cast<int32_t>(row)};
+  radix_sort(items, 0, layout.bits(),
              [](const Entry<Key>& item, int bit) { return static_cast<uint32_t>(item.key >> bit); });
-  return collect(
-      items, [](const Entry<Key>& item) { return item.key; }, [](const Entry<Key>& item) { return item.row; });
+  collect<Key>(
+      items, [](const Entry<Key>& item) { return item.key; }, [](const Entry<Key>& item) { return item.row; }, sorted);
 }
 
 bool strictly_ascending(const int32_t* coordinates, int64_t rows, int64_t columns) {
@@ -121,17 +110,11 @@ bool strictly_ascending(const int32_t* coordinates, int64_t rows, int64_t column
 }
 
 template <class Key>
-void finish_keys(std::vector<Key>& keys) {
-  keys.push_back(~Key{0});
-}
-
-template <class Key>
-void pack_into(SortedKeys& keys, const int32_t* coordinates, std::span<const int32_t> rows, int64_t size) {
+void pack_into(SortedKeys& keys, const int32_t* coordinates, int64_t size) {
   const int64_t columns = keys.layout.columns();
   std::vector<Key>& out = keys.get<Key>();
   out.reserve(size + 1);
-  for (int64_t i = 0; i < size; ++i)
-    out.push_back(keys.layout.pack<Key>(coordinates + (rows.empty() ? i : rows[i]) * columns));
+  for (int64_t i = 0; i < size; ++i) out.push_back(keys.layout.pack<Key>(coordinates + i * columns));
   finish_keys(out);
 }
 
@@ -145,6 +128,51 @@ void repack_into(const SortedKeys& from, SortedKeys& to) {
     from.layout.unpack(source[i], coordinate.data());
     target.push_back(to.layout.pack<To>(coordinate.data()));
   }
+  finish_keys(target);
+}
+
+/// Where both layouts are one and its fields start at multiples of the strides, powers of two, rounding a coordinate is
+/// clearing bits of its key: the mask of those that stay, or nothing.
+template <class Key>
+std::optional<Key> rounding_mask(const KeyLayout& layout, std::span<const int64_t> stride) {
+  Key cleared = 0;
+  for (size_t axis = 0; axis < stride.size(); ++axis) {
+    const KeyLayout::Field& field = layout.fields()[axis + 1];
+    if ((stride[axis] & (stride[axis] - 1)) != 0 || field.low % stride[axis] != 0) return std::nullopt;
+    cleared |= static_cast<Key>((static_cast<uint64_t>(stride[axis]) - 1) & field.mask) << field.shift;
+  }
+  return ~cleared;
+}
+
+template <class From, class To>
+void round_into(const SortedKeys& from, std::span<const int64_t> stride, SortedKeys& to) {
+  const std::vector<From>& source = from.get<From>();
+  std::vector<To>& target = to.get<To>();
+  target.resize(source.size());
+  // Neighbours in the order often fall onto one: dropped here, there is less to sort.
+  size_t kept = 0;
+  To last = ~To{0};
+  const auto keep = [&](To key) {
+    target[kept] = key;
+    kept += key != last;
+    last = key;
+  };
+  const std::optional<To> mask = from.layout == to.layout ? rounding_mask<To>(to.layout, stride) : std::nullopt;
+  if (mask) {
+    for (size_t i = 0; i + 1 < source.size(); ++i) keep(static_cast<To>(source[i]) & *mask);
+  } else {
+    std::vector<int32_t> coordinate(from.layout.columns());
+    for (size_t i = 0; i + 1 < source.size(); ++i) {
+      from.layout.unpack(source[i], coordinate.data());
+      for (size_t axis = 0; axis < stride.size(); ++axis)
+        coordinate[axis + 1] = static_cast<int32_t>(floor_to(coordinate[axis + 1], stride[axis]));
+      keep(to.layout.pack<To>(coordinate.data()));
+    }
+  }
+  target.resize(kept);
+  if (!std::is_sorted(target.begin(), target.end()))
+    radix_sort(target, 0, to.layout.bits(), [](To key, int bit) { return static_cast<uint32_t>(key >> bit); });
+  target.erase(std::unique(target.begin(), target.end()), target.end());
   finish_keys(target);
 }
 
@@ -212,30 +240,29 @@ bool KeyLayout::reaches(std::span<const int64_t> offset) const {
   return true;
 }
 
-SortedRows sort_rows(const char* operation, const int32_t* coordinates, int64_t rows, const Box& box) {
+SortedRows sort_rows(const KeyLayout& layout, const int32_t* coordinates, int64_t rows) {
   SortedRows sorted;
-  const int64_t columns = static_cast<int64_t>(box.low.size());
-  if (strictly_ascending(coordinates, rows, columns)) {
+  sorted.keys.layout = layout;
+  if (strictly_ascending(coordinates, rows, layout.columns())) {
     sorted.ascending = true;
+    layout.wide() ? pack_into<Key128>(sorted.keys, coordinates, rows)
+                  : pack_into<uint64_t>(sorted.keys, coordinates, rows);
     return sorted;
   }
-  const CompactLayout layout(box);
   const int row_bits = width_of(rows);
-  if (layout.bits + row_bits <= 64) return sort_packed(layout, row_bits, coordinates, rows);
-  if (layout.bits <= 64) return sort_entries<uint64_t>(layout, coordinates, rows);
-  require(layout.bits <= 128, operation, "the coordinates' box needs a key of ", layout.bits,
-          " bits, expected at most 128: some coordinates lie too far apart on ", columns - 1, " axes");
-  return sort_entries<Key128>(layout, coordinates, rows);
+  if (layout.bits() + row_bits <= 64)
+    sort_packed(row_bits, coordinates, rows, sorted);
+  else if (layout.wide())
+    sort_entries<Key128>(coordinates, rows, sorted);
+  else
+    sort_entries<uint64_t>(coordinates, rows, sorted);
+  return sorted;
 }
 
-SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, std::span<const int32_t> rows,
-                       int64_t size) {
+SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, int64_t size) {
   SortedKeys keys;
   keys.layout = layout;
-  if (layout.wide())
-    pack_into<Key128>(keys, coordinates, rows, size);
-  else
-    pack_into<uint64_t>(keys, coordinates, rows, size);
+  layout.wide() ? pack_into<Key128>(keys, coordinates, size) : pack_into<uint64_t>(keys, coordinates, size);
   return keys;
 }
 
@@ -247,6 +274,18 @@ SortedKeys repack(const SortedKeys& keys, const KeyLayout& layout) {
   else
     layout.wide() ? repack_into<uint64_t, Key128>(keys, packed) : repack_into<uint64_t, uint64_t>(keys, packed);
   return packed;
+}
+
+SortedKeys round_down(const SortedKeys& keys, std::span<const int64_t> stride, const KeyLayout& layout) {
+  SortedKeys rounded;
+  rounded.layout = layout;
+  if (keys.layout.wide())
+    layout.wide() ? round_into<Key128, Key128>(keys, stride, rounded)
+                  : round_into<Key128, uint64_t>(keys, stride, rounded);
+  else
+    layout.wide() ? round_into<uint64_t, Key128>(keys, stride, rounded)
+                  : round_into<uint64_t, uint64_t>(keys, stride, rounded);
+  return rounded;
 }
 
 }  // namespace lockstep::sparse

@@ -11,6 +11,13 @@ namespace lockstep::sparse {
 /// The wide key, for boxes that don't fit 64 bits.
 using Key128 = unsigned __int128;
 
+inline int64_t floor_to(int64_t value, int64_t stride) {
+  // Powers of two, which nearly all strides are, need no division.
+  if ((stride & (stride - 1)) == 0) return value & -stride;
+  const int64_t quotient = value / stride;
+  return (quotient - (quotient * stride > value)) * stride;
+}
+
 /// The smallest box that holds some coordinates: column 0 is the batch index, then the D spatial axes.
 struct Box {
   std::vector<int64_t> low, high;  ///< both inclusive; low > high where there are no coordinates
@@ -89,6 +96,7 @@ struct SortedKeys {
   std::vector<uint64_t> narrow;
   std::vector<Key128> wide;
 
+  int64_t size() const { return static_cast<int64_t>(layout.wide() ? wide.size() : narrow.size()) - 1; }
   template <class Key>
   const std::vector<Key>& get() const;
   template <class Key>
@@ -108,17 +116,21 @@ inline const std::vector<Key128>& SortedKeys::get() const {
 
 /// The rows of `coordinates` in ascending order, equal ones in order of their rows.
 struct SortedRows {
+  SortedKeys keys;                ///< of the coordinates that differ
   std::vector<int32_t> rows;      ///< rows[position]: the row at a position
   std::vector<uint8_t> is_first;  ///< whether the coordinate differs from that of the position before
-  bool ascending = false;         ///< rows is 0, 1, 2, ... and all coordinates differ
+  bool ascending = false;         ///< rows would be 0, 1, 2, ... and all coordinates differ: neither list is made
 };
-SortedRows sort_rows(const char* operation, const int32_t* coordinates, int64_t rows, const Box& box);
+SortedRows sort_rows(const KeyLayout& layout, const int32_t* coordinates, int64_t rows);
 
-/// Packs coordinates that are in ascending order through `rows` (empty: as they lie).
-SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, std::span<const int32_t> rows,
-                       int64_t size);
+/// Packs coordinates that are in ascending order.
+SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, int64_t size);
 
 /// The same keys in another layout; it must cover them.
 SortedKeys repack(const SortedKeys& keys, const KeyLayout& layout);
+
+/// The coordinates rounded down to multiples of `stride`, one positive value for each spatial axis, in a layout that
+/// covers them.
+SortedKeys round_down(const SortedKeys& keys, std::span<const int64_t> stride, const KeyLayout& layout);
 
 }  // namespace lockstep::sparse

@@ -179,7 +179,7 @@ MadeMap insert(const char* operation, const at::Tensor& coordinates) {
   const KeyLayout layout(operation, made.box);
   if (made.box.empty()) {
     made.coordinates = given.cpu();
-    made.keys = pack_sorted(layout, nullptr, {}, 0);
+    made.keys = pack_sorted(layout, nullptr, 0);
   } else if (layout.wide()) {
     insert_rows<Key128>(made, given, layout);
   } else {
