@@ -82,14 +82,15 @@ variable_list make_node(const std::vector<Share>& shares, const BatchStatistics&
   return BatchNormNode::apply(at::TensorList(variables), outputs, has_weight, has_bias, statistics, peers);
 }
 
-/// The mean over replicas with examples of their batches' statistics, as moments: what ghost batch norm moves to.
+/// The mean over replicas of their batches' statistics, as moments: what ghost batch norm moves to. A share of one row
+/// has a mean, but no variance that anybody could tell.
 at::Tensor mean_of_shares(Peers* peers, const at::Tensor& moments) {
-  const at::Tensor present = (moments[0] > 0).to(at::kDouble);
+  const at::Tensor some = (moments[0] > 0).to(at::kDouble), several = (moments[0] > 1).to(at::kDouble);
   const at::Tensor variance = moments[2] / (moments[0] - 1).clamp_min(1);
-  const at::Tensor sums = exchange_sums(peers, at::stack({present, moments[1] * present, variance * present}));
-  const at::Tensor shares = sums[0].clamp_min(1);
-  // A count of two makes the unbiased variance the sum of squares itself.
-  return at::stack({sums[0].clamp_max(1) * 2, sums[1] / shares, sums[2] / shares});
+  const at::Tensor sums = exchange_sums(peers, at::stack({some, moments[1] * some, several, variance * several}));
+  // A count of two makes the unbiased variance the sum of squares itself; a count of one says that there is none.
+  return at::stack(
+      {sums[0].clamp_max(1) + sums[2].clamp_max(1), sums[1] / sums[0].clamp_min(1), sums[3] / sums[2].clamp_min(1)});
 }
 
 void check(const char* name, const at::Tensor& given, const at::Tensor& x) {

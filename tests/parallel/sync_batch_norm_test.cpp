@@ -20,8 +20,10 @@
 #include <torch/nn.h>
 
 #include <chrono>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
@@ -302,6 +304,30 @@ TEST(SyncBatchNorm, GhostTakesItsOwnStatisticsAndKeepsTheMeanOfAll) {
   const at::Tensor var = mean_over([&](const at::Tensor& share) { return share.var(axes); });
   EXPECT_TRUE(at::allclose(got.running_mean, 0.1 * mean, 1e-12, 1e-12));
   EXPECT_TRUE(at::allclose(got.running_var, 0.9 + 0.1 * var, 1e-12, 1e-12));
+}
+
+TEST(SyncBatchNorm, GhostsOfOneRowHaveAMeanAndNoVariance) {
+  const at::Tensor x = at::randn({5, 2}, at::kDouble);
+  const auto moved = [&](const std::vector<int64_t>& shares) {
+    std::vector<at::Tensor> statistics(2 * shares.size());
+    run_on_threads(static_cast<int64_t>(shares.size()), [&](int64_t r) {
+      const int64_t begin = std::accumulate(shares.begin(), shares.begin() + r, int64_t{0});
+      const at::Tensor mean = at::zeros({2}, at::kDouble), var = at::ones({2}, at::kDouble);
+      sync_batch_norm(x.narrow(0, begin, shares[r]), {}, {}, mean, var, 0.1, 1e-5, BatchNormMode::ghost,
+                      current_peers());
+      statistics[2 * r] = mean;
+      statistics[2 * r + 1] = var;
+    });
+    for (size_t i = 2; i < statistics.size(); ++i) EXPECT_TRUE(at::equal(statistics[i], statistics[i % 2])) << i;
+    return std::pair(statistics[0], statistics[1]);
+  };
+  const at::Tensor share = x.narrow(0, 0, 4);
+  const auto [mean, var] = moved({4, 1, 0});
+  EXPECT_TRUE(at::allclose(mean, 0.1 * (share.mean(0) + x[4]) / 2, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(var, 0.9 + 0.1 * share.var(0), 1e-12, 1e-12));
+  const auto [lone_mean, lone_var] = moved({1, 1});
+  EXPECT_TRUE(at::allclose(lone_mean, 0.1 * (x[0] + x[1]) / 2, 1e-12, 1e-12));
+  EXPECT_TRUE(at::equal(lone_var, at::ones({2}, at::kDouble)));
 }
 
 TEST(SyncBatchNorm, SaysWhatIsWrongWithItsArguments) {

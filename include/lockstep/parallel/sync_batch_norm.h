@@ -17,11 +17,11 @@ namespace lockstep::parallel {
 /// Where a batch norm takes its statistics from in training.
 enum class BatchNormMode : uint8_t {
   /// All replicas' shares together: forward pass, gradients and running statistics are those of one device on the
-  /// joined
-  /// batch.
+  /// joined batch.
   synchronised,
   /// Each replica's own share. The running statistics, the same on every replica, move towards the mean over replicas
-  /// (those with examples) of the shares' means and variances. One small exchange forward, none backward.
+  /// (those with examples; for the variance with two or more) of the shares' means and variances. One small exchange
+  /// forward, none backward.
   ghost,
 };
 
