@@ -169,9 +169,6 @@ class Replicas:
             future.set_result(buffer)
 
 
-_states: Dict[object, Replicas] = {}
-
-
 class _OneEach(Replicas):
     """One replica a process: plain DistributedDataParallel."""
 
@@ -180,6 +177,11 @@ class _OneEach(Replicas):
         self.nodes = _Nodes(groups.size_of(group), groups.size_of(group))
         self.block = self.nodes.blocks[groups.rank_of(group)]
         self._kept, self._under_way = [], []
+
+
+# From the first bucket of a backward pass to its last alone: what held a group for longer would keep its threads alive
+# beyond destroy_process_group(), until the interpreter is torn down under them.
+_states: Dict[object, _OneEach] = {}
 
 
 def canonical_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -191,9 +193,12 @@ def canonical_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[
     With `state` None each process is one replica; a process group says which processes; lockstep.Replicas registers the
     hook by itself, for several replicas a process.
     """
-    if not isinstance(state, Replicas):
-        group = dist.group.WORLD if state is None else state
-        if group not in _states:
-            _states[group] = _OneEach(group)
-        state = _states[group]
-    return state.reduce(bucket)
+    if isinstance(state, Replicas):
+        return state.reduce(bucket)
+    group = dist.group.WORLD if state is None else state
+    if group not in _states:
+        _states[group] = _OneEach(group)
+    future = _states[group].reduce(bucket)
+    if bucket.is_last():
+        del _states[group]
+    return future

@@ -8,7 +8,7 @@ import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel
 
 import lockstep
-from lockstep import tree
+from lockstep import canonical, tree
 from lockstep.sampler import share
 
 WORLDS = [1, 2, 3]
@@ -67,9 +67,10 @@ def test_the_mean_is_that_of_all_replicas():
 
 
 def _plain_hook(rank, world):
-    model = DistributedDataParallel(make_model())
+    model = DistributedDataParallel(make_model(), bucket_cap_mb=0.01)
     model.register_comm_hook(None, lockstep.canonical_hook)
     model(inputs_of(rank)).square().mean().backward()
+    assert not canonical._states  # or the group would outlive destroy_process_group()
     return [param.grad for param in model.parameters()]
 
 
