@@ -14,6 +14,7 @@ if(LOCKSTEP_CUDA)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
     endif()
     enable_language(CUDA)
+    lockstep_prepare_cuda_toolkit()
     find_package(CUDAToolkit REQUIRED)
     lockstep_import_torch_cuda()
     # NCCL's header comes with the toolkit or with torch's own dependencies.

@@ -54,6 +54,14 @@ endif()
 # libtorch's own dependencies (CUDA's runtime among them) are found by its rpath when the program runs.
 target_link_options(lockstep::torch INTERFACE "LINKER:--allow-shlib-undefined")
 
+# To be called before CUDAToolkit is looked for. The module of CMake 3.25, Debian 12's, sets a property of a target for
+# a library that CUDA 13 has no longer; later ones look first whether there is one.
+function(lockstep_prepare_cuda_toolkit)
+  if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+  endif()
+endfunction()
+
 # The CUDA half, for those who have found CUDAToolkit: lockstep::torch_cuda. It brings libraries and no headers, see
 # lockstep_source_headers.
 function(lockstep_import_torch_cuda)

@@ -14,8 +14,9 @@ file(GLOB sdist "${FOLDER}/lockstep-*.tar.gz")
 file(ARCHIVE_EXTRACT INPUT "${sdist}" DESTINATION "${FOLDER}")
 string(REGEX REPLACE "\\.tar\\.gz$" "" unpacked "${sdist}")
 set(offline --quiet --disable-pip-version-check --no-deps --no-index)
-run("${PYTHON}" -m pip wheel ${offline} --no-build-isolation -C cmake.define.LOCKSTEP_CUDA=OFF --wheel-dir "${FOLDER}"
-    "${unpacked}")
+# The long option: the pip of Debian 12 has no -C.
+run("${PYTHON}" -m pip wheel ${offline} --no-build-isolation --config-settings cmake.define.LOCKSTEP_CUDA=OFF
+    --wheel-dir "${FOLDER}" "${unpacked}")
 file(GLOB wheel "${FOLDER}/lockstep-*.whl")
 run("${PYTHON}" -m pip install ${offline} --target "${FOLDER}/site" "${wheel}")
 
