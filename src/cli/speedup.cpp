@@ -108,19 +108,34 @@ std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all) {
   return rows;
 }
 
-report::Table table_of(const std::vector<report::SpeedupRow>& rows) {
+std::string shown_speedup(double value) {
+  return report::fixed(value, 2);
+}
+
+int64_t cores() {
+  return static_cast<int64_t>(parse_devices("cpu").size());
+}
+
+// Whether each of so many devices has a core of its own.
+report::Cell cores_of(int64_t devices, bool gpus) {
+  if (gpus) return {};
+  return devices <= cores() ? "own" : "shared";
+}
+
+report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
   const auto milliseconds = [](double seconds) { return report::fixed(1e3 * seconds, 2); };
   const auto percent = [](double part) { return report::fixed(100 * part, 1); };
   report::Table table({{"devices"},
                        {"batch"},
                        {"batch per device", "", [](double value) { return report::compact(value, 4); }},
                        {"time per iteration", "ms", milliseconds},
-                       {"speedup", "", [](double value) { return report::fixed(value, 2); }},
+                       {"speedup", "", shown_speedup},
                        {"ideal", "", [](double value) { return report::compact(value, 3); }},
                        {"waiting for data", "%", percent},
                        {"communication", "%", percent},
                        {"imbalance", "%", percent},
-                       {"update", "%", percent}});
+                       {"update", "%", percent},
+                       {"cores"}});
   for (const auto& row : rows) {
     const auto base = std::ranges::find(rows, row.batch, &report::SpeedupRow::batch);
     std::vector<report::Cell> cells{
@@ -133,9 +148,36 @@ report::Table table_of(const std::vector<report::SpeedupRow>& rows) {
     } else {
       cells.resize(10);
     }
+    cells.emplace_back(cores_of(row.devices, gpus));
     table.add(std::move(cells));
   }
   return table;
+}
+
+// The mean speedup of each number of devices over all batch sizes.
+report::Table means_of(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& options, bool gpus) {
+  report::Table table({{"devices"}, {"mean speedup", "", shown_speedup}, {"ideal", "", shown_speedup}, {"cores"}});
+  for (const int64_t devices : options.devices) {
+    double sum = 0;
+    for (const auto& row : rows)
+      if (row.devices == devices) sum += row.speedup;
+    table.add({devices, sum / static_cast<double>(options.batches.size()),
+               static_cast<double>(devices) / static_cast<double>(options.devices[0]), cores_of(devices, gpus)});
+  }
+  return table;
+}
+
+void print(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& options, bool gpus) {
+  for (const int64_t batch : options.batches) {
+    std::vector<report::SpeedupRow> of_batch;
+    std::ranges::copy_if(rows, std::back_inserter(of_batch), [&](const auto& row) { return row.batch == batch; });
+    std::printf("\n%s", table_of(of_batch, gpus).to_text().c_str());
+  }
+  if (options.batches.size() > 1)
+    std::printf("\nover all batch sizes\n\n%s", means_of(rows, options, gpus).to_text().c_str());
+  if (!gpus && *std::ranges::max_element(options.devices) > cores())
+    std::printf("\nthis machine has %ld cores: more devices than that share them and can't be faster\n",
+                static_cast<long>(cores()));
 }
 
 }  // namespace
@@ -149,15 +191,17 @@ int speedup(const SpeedupOptions& options) {
     for (const int64_t devices : options.devices) all.push_back({batch, devices});
   // Rounds take turns, so that what else the machine does falls on all alike.
   for (int round = 0; round < options.rounds; ++round)
-    for (Measured& one : all) measure(one, config, options.devices, gpus);
+    for (Measured& one : all) {
+      measure(one, config, options.devices, gpus);
+      if (!config.quiet)
+        std::fprintf(stderr, "round %d of %d: batch %ld on %ld: %.1f ms a step\n", round + 1, options.rounds,
+                     static_cast<long>(one.batch), static_cast<long>(one.devices), 1e3 * one.median());
+    }
   const auto rows = rows_of(all);
-  const auto table = table_of(rows);
-  std::printf("%s on %s, median of %ld steps in %d interleaved rounds\n\n%s", config.model.c_str(), config.data.c_str(),
-              static_cast<long>(all[0].seconds.size()), options.rounds, table.to_text().c_str());
-  const auto cores = static_cast<int64_t>(parse_devices("cpu").size());
-  if (const auto most = *std::ranges::max_element(options.devices); !gpus && most > cores)
-    std::printf("\nthis machine has %ld cores: more devices than that can't be faster\n", static_cast<long>(cores));
-  if (!options.json.empty()) report::write_file_atomically(options.json, table.to_json() + "\n");
+  std::printf("%s on %s, median of %zu steps in %d interleaved rounds\n", config.model.c_str(), config.data.c_str(),
+              all[0].seconds.size(), options.rounds);
+  print(rows, options, gpus);
+  if (!options.json.empty()) report::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
   if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));
   return 0;
 }

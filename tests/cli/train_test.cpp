@@ -18,6 +18,7 @@ namespace lockstep::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using testing::TemporaryFolder;
@@ -287,12 +288,17 @@ TEST(Speedup, PrintsATableAndWritesJsonAndAChart) {
                                    "--chart", folder.file("chart")});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, AllOf(HasSubstr("batch per device"), HasSubstr("speedup"), HasSubstr("ideal")));
+  EXPECT_THAT(ended.out, ContainsRegex("over all batch sizes\n\ndevices  mean speedup  ideal  cores\n"
+                                       "-------  ------------  -----  ------?\n"
+                                       "      1          1.00   1.00  own\n"
+                                       "      2   +[0-9.]+   2.00  (own|shared)\n"));
   std::ifstream file(folder.file("table.json"));
   const auto rows = nlohmann::json::parse(file);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[1]["devices"], 2);
   EXPECT_EQ(rows[1]["batch"], 16);
   EXPECT_EQ(rows[1]["ideal"], 2);
+  EXPECT_EQ(rows[0]["cores"], "own");
   EXPECT_EQ(rows[0]["speedup"], 1);
   EXPECT_GT(rows[3]["time per iteration"].get<double>(), 0);
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.svg")));
