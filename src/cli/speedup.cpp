@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cli/trial.h"
+#include "lockstep/core/cpu_info.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
 #include "lockstep/report/curves.h"
@@ -112,14 +113,10 @@ std::string shown_speedup(double value) {
   return report::fixed(value, 2);
 }
 
-int64_t cores() {
-  return static_cast<int64_t>(parse_devices("cpu").size());
-}
-
 // Whether each of so many devices has a core of its own.
 report::Cell cores_of(int64_t devices, bool gpus) {
   if (gpus) return {};
-  return devices <= cores() ? "own" : "shared";
+  return devices <= cpu_info().cores ? "own" : "shared";
 }
 
 report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
@@ -175,9 +172,9 @@ void print(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& op
   }
   if (options.batches.size() > 1)
     std::printf("\nover all batch sizes\n\n%s", means_of(rows, options, gpus).to_text().c_str());
-  if (!gpus && *std::ranges::max_element(options.devices) > cores())
-    std::printf("\nthis machine has %ld cores: more devices than that share them and can't be faster\n",
-                static_cast<long>(cores()));
+  if (!gpus && *std::ranges::max_element(options.devices) > cpu_info().cores)
+    std::printf("\nthis machine has %d cores: more devices than that share them and can't be faster\n",
+                cpu_info().cores);
 }
 
 }  // namespace

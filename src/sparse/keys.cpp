@@ -240,15 +240,20 @@ bool KeyLayout::reaches(std::span<const int64_t> offset) const {
   return true;
 }
 
+SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, int64_t size) {
+  SortedKeys keys;
+  keys.layout = layout;
+  layout.wide() ? pack_into<Key128>(keys, coordinates, size) : pack_into<uint64_t>(keys, coordinates, size);
+  return keys;
+}
+
 SortedRows sort_rows(const KeyLayout& layout, const int32_t* coordinates, int64_t rows) {
   SortedRows sorted;
-  sorted.keys.layout = layout;
   if (strictly_ascending(coordinates, rows, layout.columns())) {
-    sorted.ascending = true;
-    layout.wide() ? pack_into<Key128>(sorted.keys, coordinates, rows)
-                  : pack_into<uint64_t>(sorted.keys, coordinates, rows);
+    sorted.keys = pack_sorted(layout, coordinates, rows);
     return sorted;
   }
+  sorted.keys.layout = layout;
   const int row_bits = width_of(rows);
   if (layout.bits() + row_bits <= 64)
     sort_packed(row_bits, coordinates, rows, sorted);
@@ -257,13 +262,6 @@ SortedRows sort_rows(const KeyLayout& layout, const int32_t* coordinates, int64_
   else
     sort_entries<uint64_t>(coordinates, rows, sorted);
   return sorted;
-}
-
-SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, int64_t size) {
-  SortedKeys keys;
-  keys.layout = layout;
-  layout.wide() ? pack_into<Key128>(keys, coordinates, size) : pack_into<uint64_t>(keys, coordinates, size);
-  return keys;
 }
 
 SortedKeys repack(const SortedKeys& keys, const KeyLayout& layout) {

@@ -114,12 +114,12 @@ inline const std::vector<Key128>& SortedKeys::get() const {
   return wide;
 }
 
-/// The rows of `coordinates` in ascending order, equal ones in order of their rows.
+/// The rows of `coordinates` in ascending order, equal ones in order of their rows. Where they ascend as they lie and
+/// all differ, the two lists are not made.
 struct SortedRows {
   SortedKeys keys;                ///< of the coordinates that differ
   std::vector<int32_t> rows;      ///< rows[position]: the row at a position
   std::vector<uint8_t> is_first;  ///< whether the coordinate differs from that of the position before
-  bool ascending = false;         ///< rows would be 0, 1, 2, ... and all coordinates differ: neither list is made
 };
 SortedRows sort_rows(const KeyLayout& layout, const int32_t* coordinates, int64_t rows);
 
