@@ -17,6 +17,8 @@ target_compile_options(
   # -fPIC for programs too, so that they share the precompiled header; -fpch-preprocess lets ccache see through it.
   lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fpch-preprocess;-Wall;-Wextra;-Wno-unknown-pragmas>
                            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${lockstep_werror}>>:-Werror>
+                           # Walking all of a precompiled header for what is unused costs GCC a seventh of its time.
+                           $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=4194304>
                            # GCC 12 takes "text" + std::string for an overlapping or endless copy (its bug 105651).
                            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict;-Wno-stringop-overflow>)
 if(LOCKSTEP_SANITIZE)
@@ -54,24 +56,25 @@ function(lockstep_reuse_pch target)
   endif()
 endfunction()
 
-# lockstep_compile_together(TARGET COUNT): so many of the sources in one compiler run, where most of its time goes into
-# torch's headers and what GCC instantiates of them for every source. clang-tidy, whose build has no precompiled
-# headers, reads each source by itself.
-function(lockstep_compile_together target count)
+# lockstep_compile_together(TARGET): four sources in one compiler run, most of whose time goes into torch's headers and
+# what GCC instantiates of them for every source. So what is local to a source has a name of its own among its
+# neighbours. Sources with flags of their own are compiled apart. clang-tidy, whose build has no precompiled headers,
+# reads each source by itself.
+function(lockstep_compile_together target)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    # GCC takes a source that another one includes for a header.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# lockstep_layer(NAME core SOURCES ... USES ... [PLAIN ...] [PCH module] [OPTIMISE 1]): a library lockstep::NAME.
+# lockstep_layer(NAME core SOURCES ... USES ... [PCH module] [OPTIMISE 1]): a library lockstep::NAME.
 # USES names the layers (and outside libraries) that it stands on: the link line is the dependency diagram.
 # OPTIMISE 1 is for layers that only tell others what to do: a third of their time to build goes into making that fast.
-# PLAIN names those of the sources that see no torch: the precompiled header would cost them more than it saves.
 function(lockstep_layer)
-  cmake_parse_arguments(ARG "" "NAME;PCH;OPTIMISE" "SOURCES;PLAIN;USES;PRIVATE_USES" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;PCH;OPTIMISE" "SOURCES;USES;PRIVATE_USES" ${ARGN})
   set(target lockstep_${ARG_NAME})
-  add_library(${target} STATIC ${ARG_SOURCES} ${ARG_PLAIN})
-  set_source_files_properties(${ARG_PLAIN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  add_library(${target} STATIC ${ARG_SOURCES})
   add_library(lockstep::${ARG_NAME} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
@@ -86,6 +89,7 @@ function(lockstep_layer)
     target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O${ARG_OPTIMISE}>)
   endif()
   lockstep_reuse_pch(${target} ${ARG_PCH})
+  lockstep_compile_together(${target})
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()
 
@@ -95,6 +99,7 @@ function(lockstep_module_sources target)
   target_link_libraries(${target}_modules PRIVATE lockstep_flags $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)
   target_include_directories(${target}_modules PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   lockstep_reuse_pch(${target}_modules module)
+  lockstep_compile_together(${target}_modules)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_modules>)
 endfunction()
 
@@ -106,6 +111,12 @@ function(lockstep_source_headers)
   list(REMOVE_ITEM ARG_HEADERS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
   list(TRANSFORM ARG_HEADERS PREPEND "-isystem")
   set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS ${ARG_HEADERS})
+endfunction()
+
+# lockstep_kernels(TARGET a.cu ...): CUDA kernels, each compiled apart by every CMake.
+function(lockstep_kernels target)
+  target_sources(${target} PRIVATE ${ARGN})
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.

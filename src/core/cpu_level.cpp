@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<CpuLevel, 3> all_levels{CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512};
+constexpr std::array<CpuLevel, 3> all_cpu_levels{CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512};
 
 CpuLevel detect() noexcept {
 #if defined(__x86_64__)
@@ -31,7 +31,7 @@ CpuLevel detect() noexcept {
 #endif
 }
 
-std::atomic<CpuLevel>& current_level() {
+std::atomic<CpuLevel>& current_cpu_level() {
   static std::atomic<CpuLevel> level{detail::requested_cpu_level(std::getenv("LOCKSTEP_CPU_LEVEL"), best_cpu_level())};
   return level;
 }
@@ -51,7 +51,7 @@ const char* to_string(CpuLevel level) noexcept {
 }
 
 CpuLevel parse_cpu_level(const char* operation, std::string_view text) {
-  for (CpuLevel level : all_levels)
+  for (CpuLevel level : all_cpu_levels)
     if (text == to_string(level)) return level;
   fail(operation, "got '", text, "', expected baseline, avx2 or avx512");
 }
@@ -62,12 +62,12 @@ CpuLevel best_cpu_level() noexcept {
 }
 
 CpuLevel cpu_level() {
-  return current_level().load(std::memory_order_relaxed);
+  return current_cpu_level().load(std::memory_order_relaxed);
 }
 
 std::vector<CpuLevel> available_cpu_levels() {
   std::vector<CpuLevel> levels;
-  for (CpuLevel level : all_levels)
+  for (CpuLevel level : all_cpu_levels)
     if (level <= best_cpu_level()) levels.push_back(level);
   return levels;
 }
@@ -75,11 +75,11 @@ std::vector<CpuLevel> available_cpu_levels() {
 ScopedCpuLevel::ScopedCpuLevel(CpuLevel level) : before_(cpu_level()) {
   require(level <= best_cpu_level(), "ScopedCpuLevel", "level is ", to_string(level), ", expected at most ",
           to_string(best_cpu_level()), ", the best of this CPU");
-  current_level().store(level, std::memory_order_relaxed);
+  current_cpu_level().store(level, std::memory_order_relaxed);
 }
 
 ScopedCpuLevel::~ScopedCpuLevel() {
-  current_level().store(before_, std::memory_order_relaxed);
+  current_cpu_level().store(before_, std::memory_order_relaxed);
 }
 
 CpuLevel detail::requested_cpu_level(const char* text, CpuLevel best) {

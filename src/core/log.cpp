@@ -12,10 +12,10 @@
 namespace lockstep {
 namespace {
 
-constexpr LogLevel all_levels[] = {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug};
+constexpr LogLevel all_log_levels[] = {LogLevel::error, LogLevel::warning, LogLevel::info, LogLevel::debug};
 constexpr int no_rank = -1;
 
-std::atomic<LogLevel>& current_level() {
+std::atomic<LogLevel>& current_log_level() {
   static std::atomic<LogLevel> level{[] {
     const char* text = std::getenv("LOCKSTEP_LOG");
     return text == nullptr || *text == '\0' ? LogLevel::warning : parse_log_level("LOCKSTEP_LOG", text);
@@ -73,16 +73,16 @@ const char* to_string(LogLevel level) noexcept {
 }
 
 LogLevel parse_log_level(const char* operation, std::string_view text) {
-  for (LogLevel level : all_levels)
+  for (LogLevel level : all_log_levels)
     if (text == to_string(level)) return level;
   fail(operation, "got '", text, "', expected error, warning, info or debug");
 }
 
 LogLevel log_level() {
-  return current_level().load(std::memory_order_relaxed);
+  return current_log_level().load(std::memory_order_relaxed);
 }
 void set_log_level(LogLevel level) {
-  current_level().store(level, std::memory_order_relaxed);
+  current_log_level().store(level, std::memory_order_relaxed);
 }
 
 void set_log_rank(std::optional<int> rank) noexcept {

@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kImageBytes = 3 * 32 * 32, kRecordBytes = 1 + kImageBytes, kClasses = 10;
+constexpr int64_t kImageBytes = 3 * 32 * 32, kRecordBytes = 1 + kImageBytes, kCifarClasses = 10;
 
 fs::path folder_of_files(const fs::path& folder) {
   std::error_code ignored;
@@ -45,9 +45,9 @@ void read_records(InputFile& file, std::vector<uint8_t>& images, std::vector<int
     if (got < kRecordBytes)
       file.fail_at(begin, "the file ends after ", got, " of the ", kRecordBytes, " bytes of record ", number,
                    "; it is truncated, copy or download it again");
-    if (record[0] >= kClasses)
+    if (record[0] >= kCifarClasses)
       file.fail_at(begin, "the label of record ", number, " is ", int{record[0]}, ", expected a class in [0, ",
-                   kClasses, ")");
+                   kCifarClasses, ")");
     labels.push_back(record[0]);
     images.insert(images.end(), record.begin() + 1, record.end());
   }
@@ -70,7 +70,7 @@ DatasetPointer open_cifar10(const fs::path& folder, Split split) {
       .name = "cifar10",
       .size = count,
       .input_shape = {3, 32, 32},
-      .classes = kClasses,
+      .classes = kCifarClasses,
       .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
   return std::make_shared<MemoryDataset>(std::move(info), bytes, std::move(labels));
 }

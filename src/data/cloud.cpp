@@ -13,8 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kIgnore = -100;
-constexpr int kBits = 21;  // of a coordinate in a key of 64
+constexpr int kAxisBits = 21;  // of a coordinate in a key of 64
 
 struct Keyed {
   uint64_t key;
@@ -39,8 +38,8 @@ std::array<int64_t, 3> corner_of(const Cloud& cloud, double voxel) {
       high[axis] = i == 0 ? at : std::max(high[axis], at);
     }
   for (size_t axis = 0; axis < 3; ++axis)
-    require(high[axis] - low[axis] < int64_t{1} << kBits, "voxelise", "the cloud is ", high[axis] - low[axis] + 1,
-            " voxels wide, expected at most ", int64_t{1} << kBits, ": larger voxels");
+    require(high[axis] - low[axis] < int64_t{1} << kAxisBits, "voxelise", "the cloud is ", high[axis] - low[axis] + 1,
+            " voxels wide, expected at most ", int64_t{1} << kAxisBits, ": larger voxels");
   return low;
 }
 
@@ -50,7 +49,7 @@ std::vector<Keyed> sorted_points(const Cloud& cloud, double voxel, const std::ar
   for (int64_t i = 0; i < cloud.size(); ++i) {
     uint64_t key = 0;
     for (size_t axis = 0; axis < 3; ++axis)
-      key = key << kBits | static_cast<uint64_t>(cell(cloud.points[i][axis], voxel) - low[axis]);
+      key = key << kAxisBits | static_cast<uint64_t>(cell(cloud.points[i][axis], voxel) - low[axis]);
     keyed[i] = {key, i};
   }
   std::ranges::sort(keyed);
@@ -112,7 +111,7 @@ Voxels voxelise(const Cloud& cloud, double voxel) {
   for (int64_t row = 0; row < rows; ++row) {
     const auto points = std::span(keyed).subspan(begins[row], begins[row + 1] - begins[row]);
     for (int axis = 0; axis < 3; ++axis) {
-      const uint64_t above = points[0].key >> ((2 - axis) * kBits) & ((uint64_t{1} << kBits) - 1);
+      const uint64_t above = points[0].key >> ((2 - axis) * kAxisBits) & ((uint64_t{1} << kAxisBits) - 1);
       coordinates[3 * row + axis] = static_cast<int32_t>(static_cast<int64_t>(above) + low[axis]);
     }
     average(cloud, points, features + row * cloud.channels);

@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr uint64_t kStream = 0x636C6F756473;  // "clouds": nothing else draws from these numbers
+constexpr uint64_t kCloudStream = 0x636C6F756473;  // "clouds": nothing else draws from these numbers
 
 /// All voxels of a share, each with the number of its cloud. Plain copies: libtorch would start threads here.
 void join(const std::vector<Voxels>& clouds, int64_t channels, Batch& batch) {
@@ -61,7 +61,7 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
       batch_(options.batch),
       replicas_(options.replicas),
       transforms_(options.transforms),
-      key_{options.seed, kStream} {
+      key_{options.seed, kCloudStream} {
   check_for_clouds(transforms_);
   const auto mixes = [](const Transform& step) { return std::holds_alternative<RandomMix>(step); };
   require(!dataset_->info().whole_clouds || std::ranges::none_of(transforms_.list(), mixes), "Loader",

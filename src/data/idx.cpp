@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr uint32_t kImageMagic = 0x803, kLabelMagic = 0x801;
-constexpr int64_t kClasses = 10;
+constexpr int64_t kIdxClasses = 10;
 // No data set of these has more; a header that says so is corrupt, and must not ask for all memory.
 constexpr uint32_t kMostImages = 100'000'000, kMostPixels = 1 << 14;
 
@@ -68,8 +68,8 @@ std::vector<int64_t> read_labels(InputFile& file, int64_t images) {
   const int64_t begin = file.offset();
   file.read(bytes, "the labels");
   for (int64_t i = 0; i < count; ++i)
-    if (bytes[i] >= kClasses)
-      file.fail_at(begin + i, "label ", i, " is ", int{bytes[i]}, ", expected a class in [0, ", kClasses, ")");
+    if (bytes[i] >= kIdxClasses)
+      file.fail_at(begin + i, "label ", i, " is ", int{bytes[i]}, ", expected a class in [0, ", kIdxClasses, ")");
   file.expect_end();
   return {bytes.begin(), bytes.end()};
 }
@@ -90,7 +90,7 @@ DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split s
   DatasetInfo info{.name = name,
                    .size = images.count,
                    .input_shape = {1, images.height, images.width},
-                   .classes = kClasses,
+                   .classes = kIdxClasses,
                    .class_names = names_of(name)};
   return std::make_shared<MemoryDataset>(std::move(info), images.bytes, std::move(labels));
 }

@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int64_t kUsualPoints = 2048, kMostPoints = 10'000'000;
-constexpr uint64_t kStream = 0x6D6F64656C;  // "model"
+constexpr uint64_t kModelStream = 0x6D6F64656C;  // "model"
 
 using Vertex = std::array<double, 3>;
 
@@ -143,7 +143,7 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
   require(!scenes.empty(), "open_dataset", path.string(), " has no meshes for ", to_string(split), ", expected CLASS/",
           to_string(split), "/*.off");
   info.classes = std::ssize(info.class_names);
-  const RandomKey key = RandomKey{options.seed, kStream}.fold(static_cast<uint64_t>(split));
+  const RandomKey key = RandomKey{options.seed, kModelStream}.fold(static_cast<uint64_t>(split));
   const auto read = [key, points = points](int64_t id, std::span<const fs::path> files) {
     return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
   };

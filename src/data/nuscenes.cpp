@@ -13,41 +13,40 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::array<const char*, 16> kClasses{
+constexpr std::array<const char*, 16> kNuScenesClasses{
     "barrier",    "bicycle",      "bus",     "car",       "construction vehicle", "motorcycle",
     "pedestrian", "traffic cone", "trailer", "truck",     "driveable surface",    "other flat",
     "sidewalk",   "terrain",      "manmade", "vegetation"};
 
-/// The benchmark's class of each of lidarseg's 32 labels; -100 for what it leaves out.
-constexpr int64_t kIgnore = -100;
+/// The benchmark's class of each of lidarseg's 32 labels; kIgnore for what it leaves out.
 constexpr std::array<int64_t, 32> kClassOf{
     kIgnore, kIgnore, 6,       6, 6, kIgnore, 6,  kIgnore, kIgnore, 0,  kIgnore, kIgnore, 7,  kIgnore, 1, 2, 2, 3,
     4,       kIgnore, kIgnore, 5, 8, 9,       10, 11,      12,      13, 14,      kIgnore, 15, kIgnore};
 
-std::optional<int64_t> class_of(uint32_t label) {
+std::optional<int64_t> nuscenes_class(uint32_t label) {
   if (label >= kClassOf.size()) return std::nullopt;
   return kClassOf[label];
 }
 
-constexpr ScanFormat kFormat{.floats = 5, .brightest = 255, .label_bytes = 1, .class_of = class_of};
+constexpr ScanFormat kNuScenesScan{.floats = 5, .brightest = 255, .label_bytes = 1, .class_of = nuscenes_class};
 
 /// The 150 of trainval's scenes that are for validation: first and last of each run of numbers.
-constexpr std::array<std::pair<int, int>, 16> kValidation{{{3, 3},
-                                                           {12, 18},
-                                                           {35, 39},
-                                                           {92, 110},
-                                                           {221, 221},
-                                                           {268, 278},
-                                                           {329, 332},
-                                                           {344, 346},
-                                                           {519, 524},
-                                                           {552, 565},
-                                                           {625, 638},
-                                                           {770, 784},
-                                                           {794, 802},
-                                                           {904, 931},
-                                                           {962, 972},
-                                                           {1059, 1073}}};
+constexpr std::array<std::pair<int, int>, 16> kNuScenesValidation{{{3, 3},
+                                                                   {12, 18},
+                                                                   {35, 39},
+                                                                   {92, 110},
+                                                                   {221, 221},
+                                                                   {268, 278},
+                                                                   {329, 332},
+                                                                   {344, 346},
+                                                                   {519, 524},
+                                                                   {552, 565},
+                                                                   {625, 638},
+                                                                   {770, 784},
+                                                                   {794, 802},
+                                                                   {904, 931},
+                                                                   {962, 972},
+                                                                   {1059, 1073}}};
 constexpr std::array<int, 2> kMiniValidation{103, 916};
 
 /// Whether a scene, "scene-0103", is for validation.
@@ -57,7 +56,8 @@ bool validates(const std::string& scene, bool mini, const fs::path& table) {
   require(scene.starts_with("scene-") && std::from_chars(scene.data() + 6, end, number).ptr == end, "open_dataset",
           table.string(), " has the scene '", scene, "', expected a name such as scene-0103");
   if (mini) return std::ranges::count(kMiniValidation, number) > 0;
-  return std::ranges::any_of(kValidation, [&](const auto& run) { return run.first <= number && number <= run.second; });
+  return std::ranges::any_of(kNuScenesValidation,
+                             [&](const auto& run) { return run.first <= number && number <= run.second; });
 }
 
 /// A table from one name to another.
@@ -110,17 +110,17 @@ DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOpt
     if (validates(name, mini, tables / "scene.json") != (split == Split::test)) continue;
     const fs::path points = require_file(path / scan.points, "a scan");
     scenes.push_back({{points, require_file(path / scan.labels, "the labels of a scan")},
-                      points_in(points, kFormat.floats * sizeof(float))});
+                      points_in(points, kNuScenesScan.floats * sizeof(float))});
   }
   require(!scenes.empty(), "open_dataset", tables.string(), " has no scans for ", to_string(split),
           ", expected some with labels in lidarseg.json");
   DatasetInfo info{.name = "nuscenes",
                    .input_shape = {1},
-                   .classes = std::ssize(kClasses),
-                   .class_names = {kClasses.begin(), kClasses.end()},
+                   .classes = std::ssize(kNuScenesClasses),
+                   .class_names = {kNuScenesClasses.begin(), kNuScenesClasses.end()},
                    .voxel = options.voxel};
   return make_scenes(std::move(info), std::move(scenes),
-                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kFormat); });
+                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kNuScenesScan); });
 }
 
 }  // namespace lockstep::data

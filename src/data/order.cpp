@@ -13,10 +13,10 @@
 namespace lockstep::data {
 namespace {
 
-constexpr uint64_t kStream = 0x6F72646572;  // "order": nothing else draws from these numbers
+constexpr uint64_t kOrderStream = 0x6F72646572;  // "order": nothing else draws from these numbers
 
 RandomKey key_of(uint64_t seed, int64_t epoch) {
-  return RandomKey{seed, kStream}.fold(static_cast<uint64_t>(epoch));
+  return RandomKey{seed, kOrderStream}.fold(static_cast<uint64_t>(epoch));
 }
 
 /// Whether these are the numbers 0 .. examples - 1, each once.

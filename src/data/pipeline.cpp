@@ -16,7 +16,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr uint64_t kStream = 0x7472616E73;  // "trans": nothing else draws from these numbers
+constexpr uint64_t kPipelineStream = 0x7472616E73;  // "trans": nothing else draws from these numbers
 
 int64_t shift_of(RandomKey key, uint64_t index, int64_t most) {
   return static_cast<int64_t>(below(key, index, 2 * static_cast<uint64_t>(most) + 1)) - most;
@@ -156,7 +156,7 @@ void Pipeline::read(const Dataset& dataset, int64_t epoch, std::span<const int64
   const int64_t numel = dataset.info().input_numel(), target_numel = dataset.info().target_numel();
   scratch.image.resize(numel);
   scratch.other.resize(numel);
-  const RandomKey of_epoch = RandomKey{seed_, kStream}.fold(static_cast<uint64_t>(epoch));
+  const RandomKey of_epoch = RandomKey{seed_, kPipelineStream}.fold(static_cast<uint64_t>(epoch));
   if (shape_.size() != 3) layout = Layout::contiguous;
   for (const int64_t& id : ids) {
     dataset.read({&id, 1}, Layout::contiguous, affine, scratch.image.data(), targets);

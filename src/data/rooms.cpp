@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kScenes = 512;
 constexpr double kMetres = 4.5;
 constexpr double kPointsPerVoxel = 4;
-constexpr uint64_t kStream = 0x726F6F6D73;  // "rooms"
+constexpr uint64_t kRoomStream = 0x726F6F6D73;  // "rooms"
 
 /// Furniture that stands on the floor keeps off what stands there already.
 class Floor {
@@ -233,7 +233,7 @@ DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptio
                    .classes = static_cast<int64_t>(kRoomClasses.size()),
                    .class_names = {kRoomClasses.begin(), kRoomClasses.end()},
                    .voxel = options.voxel};
-  const RandomKey key = RandomKey{options.seed, kStream}.fold(static_cast<uint64_t>(split));
+  const RandomKey key = RandomKey{options.seed, kRoomStream}.fold(static_cast<uint64_t>(split));
   return std::make_shared<Rooms>(std::move(info), key, metres);
 }
 

@@ -14,7 +14,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int64_t kUsualArea = 5, kAreas = 6;
-constexpr int64_t kBytesAPoint = 35;  // a line
+constexpr int64_t kS3disPointBytes = 35;  // a line
 
 const std::vector<std::string>& classes() {
   static const std::vector<std::string> names{"ceiling", "floor", "wall", "beam",     "column", "window", "door",
@@ -59,7 +59,7 @@ SceneFiles files_of(const fs::path& room) {
   for (const fs::path& file : sorted_files(room / "Annotations"))
     if (file.extension() == ".txt") {
       class_of(file);
-      scene.points += points_in(file, kBytesAPoint);
+      scene.points += points_in(file, kS3disPointBytes);
       scene.files.push_back(file);
     }
   require(!scene.files.empty(), "open_dataset", (room / "Annotations").string(),

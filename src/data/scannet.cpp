@@ -12,14 +12,14 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kIgnore = -100, kMostId = 40;
-constexpr int64_t kBytesAPoint = 42;  // a vertex and its two triangles
+constexpr int64_t kMostId = 40;
+constexpr int64_t kScanNetPointBytes = 42;  // a vertex and its two triangles
 
 struct Class {
   int64_t id;  // of NYU40
   const char* name;
 };
-constexpr std::array<Class, 20> kClasses{
+constexpr std::array<Class, 20> kScanNetClasses{
     {{1, "wall"},    {2, "floor"},      {3, "cabinet"},       {4, "bed"},
      {5, "chair"},   {6, "sofa"},       {7, "table"},         {8, "door"},
      {9, "window"},  {10, "bookshelf"}, {11, "picture"},      {12, "counter"},
@@ -27,8 +27,8 @@ constexpr std::array<Class, 20> kClasses{
      {33, "toilet"}, {34, "sink"},      {36, "bathtub"},      {39, "other furniture"}}};
 
 int64_t class_of(int64_t id) {
-  const auto found = std::ranges::find(kClasses, id, &Class::id);
-  return found == kClasses.end() ? kIgnore : found - kClasses.begin();
+  const auto found = std::ranges::find(kScanNetClasses, id, &Class::id);
+  return found == kScanNetClasses.end() ? kIgnore : found - kScanNetClasses.begin();
 }
 
 Cloud read_scene(std::span<const fs::path> files) {
@@ -83,11 +83,12 @@ DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOpti
   for (const std::string& name : names) {
     const std::string stem = (folder / name / name).string() + "_vh_clean_2";
     const fs::path mesh = require_file(stem + ".ply", "the mesh of a scene");
-    scenes.push_back(
-        {{mesh, require_file(stem + ".labels.ply", "the labels of its vertices")}, points_in(mesh, kBytesAPoint)});
+    scenes.push_back({{mesh, require_file(stem + ".labels.ply", "the labels of its vertices")},
+                      points_in(mesh, kScanNetPointBytes)});
   }
-  DatasetInfo info{.name = "scannet", .input_shape = {3}, .classes = std::ssize(kClasses), .voxel = options.voxel};
-  for (const Class& one : kClasses) info.class_names.emplace_back(one.name);
+  DatasetInfo info{
+      .name = "scannet", .input_shape = {3}, .classes = std::ssize(kScanNetClasses), .voxel = options.voxel};
+  for (const Class& one : kScanNetClasses) info.class_names.emplace_back(one.name);
   return make_scenes(std::move(info), std::move(scenes),
                      [](int64_t, std::span<const fs::path> files) { return read_scene(files); });
 }

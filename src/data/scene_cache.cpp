@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t kMagic = 0x31656E6563534C;  // "LScene1"
 constexpr const char* kAside = ".aside-";
 /// To be raised where readers or voxels give other bits for the same files.
-constexpr int kBits = 1;
+constexpr int kCacheVersion = 1;
 
 template <class Value>
 std::string bytes_of(std::span<const Value> values) {
@@ -146,7 +146,7 @@ void SceneCache::keep(const std::string& key, const Parts& parts) const {
 
 Cloud cached_cloud(const SceneCache& cache, const std::string& source, int64_t channels,
                    const std::function<Cloud()>& read) {
-  const std::string key = text("points ", kBits, " ", source);
+  const std::string key = text("points ", kCacheVersion, " ", source);
   if (const auto parts = cache.find(key))
     return {.points = values<Point>((*parts)[0]),
             .features = values<float>((*parts)[1]),
@@ -160,7 +160,7 @@ Cloud cached_cloud(const SceneCache& cache, const std::string& source, int64_t c
 
 Voxels cached_voxels(const SceneCache& cache, const std::string& source, double side, int64_t channels,
                      const std::function<Voxels()>& read) {
-  const std::string key = text("voxels ", kBits, " ", side, " ", source);
+  const std::string key = text("voxels ", kCacheVersion, " ", side, " ", source);
   if (const auto parts = cache.find(key))
     return {.coordinates = tensor_of<int32_t>((*parts)[0], {-1, 3}, at::kInt),
             .features = tensor_of<float>((*parts)[1], {-1, channels}, at::kFloat),

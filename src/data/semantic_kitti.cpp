@@ -9,14 +9,13 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::array<int, 10> kTrain{0, 1, 2, 3, 4, 5, 6, 7, 9, 10};
-constexpr std::array<int, 1> kValidation{8};
+constexpr std::array<int, 10> kKittiTrain{0, 1, 2, 3, 4, 5, 6, 7, 9, 10};
+constexpr std::array<int, 1> kKittiValidation{8};
 
-constexpr std::array<const char*, 19> kClasses{
+constexpr std::array<const char*, 19> kKittiClasses{
     "car",          "bicycle", "motorcycle", "truck",    "other vehicle", "person",   "bicyclist",
     "motorcyclist", "road",    "parking",    "sidewalk", "other ground",  "building", "fence",
     "vegetation",   "trunk",   "terrain",    "pole",     "traffic sign"};
-constexpr int64_t kIgnore = -100;
 
 /// What a label means to the benchmark: moving things are of the class of their like at rest.
 struct Meaning {
@@ -29,13 +28,13 @@ constexpr std::array<Meaning, 34> kMeanings{
      {52, kIgnore}, {60, 8},      {70, 14}, {71, 15}, {72, 16}, {80, 17}, {81, 18}, {99, kIgnore}, {252, 0},
      {253, 6},      {254, 5},     {255, 7}, {256, 4}, {257, 4}, {258, 3}, {259, 4}}};
 
-std::optional<int64_t> class_of(uint32_t label) {
+std::optional<int64_t> kitti_class(uint32_t label) {
   const auto found = std::ranges::find(kMeanings, label & 0xFFFF, &Meaning::label);
   if (found == kMeanings.end()) return std::nullopt;
   return found->known;
 }
 
-constexpr ScanFormat kFormat{.floats = 4, .brightest = 1, .label_bytes = 4, .class_of = class_of};
+constexpr ScanFormat kKittiScan{.floats = 4, .brightest = 1, .label_bytes = 4, .class_of = kitti_class};
 
 void add_sequence(const fs::path& sequence, std::vector<SceneFiles>& scenes) {
   require_folder(sequence / "velodyne");
@@ -43,7 +42,7 @@ void add_sequence(const fs::path& sequence, std::vector<SceneFiles>& scenes) {
     if (scan.extension() != ".bin") continue;
     const fs::path labels = sequence / "labels" / scan.stem();
     scenes.push_back({{scan, require_file(labels.string() + ".label", "the labels of a scan")},
-                      points_in(scan, kFormat.floats * sizeof(float))});
+                      points_in(scan, kKittiScan.floats * sizeof(float))});
   }
 }
 
@@ -56,7 +55,8 @@ DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const Data
       fs::is_directory(path / "dataset", ignored) ? path / "dataset" / "sequences" : path / "sequences";
   require_folder(folder);
   std::vector<SceneFiles> scenes;
-  const auto wanted = split == Split::train ? std::span<const int>(kTrain) : std::span<const int>(kValidation);
+  const auto wanted =
+      split == Split::train ? std::span<const int>(kKittiTrain) : std::span<const int>(kKittiValidation);
   for (const int number : wanted) {
     const fs::path sequence = folder / text(number < 10 ? "0" : "", number);
     if (fs::is_directory(sequence, ignored)) add_sequence(sequence, scenes);
@@ -65,11 +65,11 @@ DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const Data
           split == Split::train ? "00 to 07, 09 and 10" : "08", " with NN/velodyne/*.bin and NN/labels/*.label");
   DatasetInfo info{.name = "semantic-kitti",
                    .input_shape = {1},
-                   .classes = std::ssize(kClasses),
-                   .class_names = {kClasses.begin(), kClasses.end()},
+                   .classes = std::ssize(kKittiClasses),
+                   .class_names = {kKittiClasses.begin(), kKittiClasses.end()},
                    .voxel = options.voxel};
   return make_scenes(std::move(info), std::move(scenes),
-                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kFormat); });
+                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kKittiScan); });
 }
 
 }  // namespace lockstep::data

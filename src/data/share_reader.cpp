@@ -15,8 +15,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kIgnore = -100;
-
 /// Part `number` of `count` things cut in `parts` whose sizes differ by at most one: Placement::even without the table.
 Span part_of(int64_t count, int64_t parts, int64_t number) {
   const int64_t base = count / parts, larger = count % parts;

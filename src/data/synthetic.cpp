@@ -69,7 +69,7 @@ std::optional<int64_t> positive(std::string_view digits) {
   return value;
 }
 
-std::vector<std::string_view> split_at(std::string_view whole, char separator) {
+std::vector<std::string_view> parts_of(std::string_view whole, char separator) {
   std::vector<std::string_view> parts;
   for (size_t begin = 0;;) {
     const size_t end = whole.find(separator, begin);
@@ -83,14 +83,14 @@ std::vector<std::string_view> split_at(std::string_view whole, char separator) {
 
 DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetOptions& options) {
   DatasetInfo info{.name = "synthetic"};
-  const auto parts = split_at(spec, ':');
+  const auto parts = parts_of(spec, ':');
   bool valid = parts.size() == 3;
   const auto read = [&](std::string_view word) {
     const auto number = positive(word);
     valid = valid && number.has_value();
     return number.value_or(1);
   };
-  for (const std::string_view side : split_at(parts[0], 'x')) info.input_shape.push_back(read(side));
+  for (const std::string_view side : parts_of(parts[0], 'x')) info.input_shape.push_back(read(side));
   if (valid) {
     info.classes = read(parts[1]);
     info.size = read(parts[2]);

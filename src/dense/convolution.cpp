@@ -14,10 +14,6 @@ at::Tensor channels_last(const at::Tensor& x) {
   return x.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-at::Tensor empty_image(const at::Tensor& like, at::IntArrayRef sizes) {
-  return at::empty(sizes, like.options().memory_format(at::MemoryFormat::ChannelsLast));
-}
-
 }  // namespace
 
 Geometry geometry_of(const at::Tensor& x, const at::Tensor& weight, const ConvolutionOptions& options) {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dense/geometry.h"
 
+#include <ATen/ops/empty.h>
+
 namespace lockstep::dense {
+
+at::Tensor empty_image(const at::Tensor& like, at::IntArrayRef sizes) {
+  return at::empty(sizes, like.options().memory_format(at::MemoryFormat::ChannelsLast));
+}
 
 std::vector<int64_t> corners_of(const Geometry& geometry) {
   std::vector<int64_t> corners;

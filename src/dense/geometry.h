@@ -39,6 +39,9 @@ struct Geometry {
 /// Throws Error where these tensors are no convolution.
 Geometry geometry_of(const at::Tensor& x, const at::Tensor& weight, const ConvolutionOptions& options);
 
+/// Channels-last, of what `like` has.
+at::Tensor empty_image(const at::Tensor& like, at::IntArrayRef sizes);
+
 /// Where the filter begins in a full image, for each point.
 std::vector<int64_t> corners_of(const Geometry& geometry);
 

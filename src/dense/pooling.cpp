@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/dense/pooling.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -37,10 +35,6 @@ Geometry geometry_of(const char* operation, const at::Tensor& tensor, at::IntArr
           0,
           (sizes[2] - kernel[0]) / stride[0] + 1,
           (sizes[3] - kernel[1]) / stride[1] + 1};
-}
-
-at::Tensor empty_image(const at::Tensor& like, at::IntArrayRef sizes) {
-  return at::empty(sizes, like.options().memory_format(at::MemoryFormat::ChannelsLast));
 }
 
 }  // namespace

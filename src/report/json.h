@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,16 @@ std::string dump_json(const Json& json, int indent = 2);
 
 /// JSON has no NaN and no infinity: they become null.
 Json finite(double value);
+
+/// Where there is a value.
+template <class Value>
+void put(Json& json, const char* key, const std::optional<Value>& value) {
+  if (!value) return;
+  if constexpr (std::is_same_v<Value, double>)
+    json[key] = finite(*value);
+  else
+    json[key] = *value;
+}
 
 /// An object whose values are asked for by key. A value of the wrong kind is an Error; a key that is not there is none.
 class JsonObject {

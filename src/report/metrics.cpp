@@ -16,15 +16,6 @@
 namespace lockstep::report {
 namespace {
 
-template <class Value>
-void put(Json& json, const char* key, const std::optional<Value>& value) {
-  if (!value) return;
-  if constexpr (std::is_same_v<Value, double>)
-    json[key] = finite(*value);
-  else
-    json[key] = *value;
-}
-
 // Calls `take(line, its number, offset of its end)` for every line that has its newline.
 template <class Take>
 void for_each_line(std::string_view text, Take take) {

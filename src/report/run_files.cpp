@@ -11,10 +11,6 @@
 namespace lockstep::report {
 namespace {
 
-void put(Json& json, const char* key, const std::optional<double>& value) {
-  if (value) json[key] = finite(*value);
-}
-
 Json speedup_to_json(const SpeedupRow& row) {
   Json json{{"devices", row.devices},
             {"batch", row.batch},

@@ -13,12 +13,12 @@ namespace {
 
 // From ' ' to '~': width, then strokes. "x,y" is a corner, "(cx,cy,rx,ry,from,to)" an arc of an ellipse in degrees,
 // counted against the clock from the right; ";" lifts the pen.
-struct Drawing {
+struct Strokes {
   double width;
   const char* strokes;
 };
 
-constexpr std::array<Drawing, 95> drawings{{
+constexpr std::array<Strokes, 95> drawings{{
     {2.4, ""},
     {0, "0,10 0,3.2 ; 0,0.2 0,0"},
     {2.4, "0,10 0,7 ; 2.4,10 2.4,7"},
@@ -115,7 +115,7 @@ constexpr std::array<Drawing, 95> drawings{{
     {2.6, "0,11 1.4,10.4 1.4,5.8 2.6,4.6 1.4,3.4 1.4,-1.4 0,-2"},
     {6, "(1.5,4.2,1.5,1.6,180,30) (4.5,5.2,1.5,1.6,210,360)"},
 }};
-constexpr Drawing unknown{5, "0,0 0,10 5,10 5,0 0,0"};
+constexpr Strokes unknown{5, "0,0 0,10 5,10 5,0 0,0"};
 
 void add_arc(std::vector<Point>& stroke, const std::array<double, 6>& arc) {
   const auto [cx, cy, rx, ry, from, to] = arc;
@@ -126,7 +126,7 @@ void add_arc(std::vector<Point>& stroke, const std::array<double, 6>& arc) {
   }
 }
 
-Glyph draw(const Drawing& drawing) {
+Glyph draw(const Strokes& drawing) {
   Glyph glyph{drawing.width, {{}}};
   const std::string_view text = drawing.strokes;
   const char *at = text.data(), *const end = at + text.size();

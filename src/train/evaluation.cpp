@@ -16,7 +16,7 @@ namespace lockstep::train {
 namespace {
 
 // What one replica adds up: these numbers, then the confusion matrix.
-enum Slot : int64_t { kLoss, kRight, kTopK, kTargets, kExamples, kTold, kSlots };
+enum Sum : int64_t { kLossSum, kRightSum, kTopKSum, kTargetsSum, kExamplesSum, kToldSum, kSums };
 
 data::LoaderOptions loader_options(const EvaluationOptions& options) {
   return {.batch = options.batch,
@@ -34,21 +34,21 @@ void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, i
   auto* numbers = sums.mutable_data_ptr<double>();
   const auto& targets = batch.targets;
   const auto best = scores.argmax(1);
-  numbers[kLoss] += at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum).item<double>();
-  numbers[kRight] += best.eq(targets).sum().item<double>();
+  numbers[kLossSum] += at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum).item<double>();
+  numbers[kRightSum] += best.eq(targets).sum().item<double>();
   if (options.top_k > 0)
-    numbers[kTopK] += std::get<1>(scores.topk(std::min(options.top_k, scores.size(1)), 1))
-                          .eq(targets.unsqueeze(1))
-                          .sum()
-                          .item<double>();
-  numbers[kTargets] += targets.ge(0).sum().item<double>();
-  numbers[kExamples] += static_cast<double>(batch.count);
+    numbers[kTopKSum] += std::get<1>(scores.topk(std::min(options.top_k, scores.size(1)), 1))
+                             .eq(targets.unsqueeze(1))
+                             .sum()
+                             .item<double>();
+  numbers[kTargetsSum] += targets.ge(0).sum().item<double>();
+  numbers[kExamplesSum] += static_cast<double>(batch.count);
   if (!options.confusion) return;
   require(scores.size(1) == classes, "evaluate", "the network tells ", scores.size(1), " classes apart, expected ",
           classes, " as the data set has");
   const auto known = targets.ge(0);
   const auto pairs = (targets * classes + best).masked_select(known);
-  sums.narrow(0, kSlots, classes * classes).add_(at::bincount(pairs, {}, classes * classes));
+  sums.narrow(0, kSums, classes * classes).add_(at::bincount(pairs, {}, classes * classes));
 }
 
 }  // namespace
@@ -65,26 +65,26 @@ Evaluator::~Evaluator() = default;
 Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, double tell) {
   const int64_t classes = loader_->dataset().info().classes;
   const auto add_up = [&](Span) {
-    auto sums = at::zeros({kSlots + (options_.confusion ? classes * classes : 0)}, at::kDouble);
+    auto sums = at::zeros({kSums + (options_.confusion ? classes * classes : 0)}, at::kDouble);
     for (const data::Batch& batch : loader_->share(me.number())) {
       if (batch.count == 0) continue;
       const PrecisionScope precision(options_.precision, me.device());
       add(sums, network.forward(input_of(batch, me.device())), batch, classes, options_);
     }
-    sums[kTold] = tell;
+    sums[kToldSum] = tell;
     return sums;
   };
   // One call a replica: its shares are its own affair.
   const auto sums = me.evaluate(me.replicas(), 1, add_up);
   const auto* numbers = sums.const_data_ptr<double>();
   Evaluation out;
-  out.examples = static_cast<int64_t>(numbers[kExamples]);
-  out.loss = numbers[kLoss] / numbers[kTargets];
-  out.accuracy = numbers[kRight] / numbers[kTargets];
-  out.top_k = numbers[kTopK] / numbers[kTargets];
-  out.told = numbers[kTold];
+  out.examples = static_cast<int64_t>(numbers[kExamplesSum]);
+  out.loss = numbers[kLossSum] / numbers[kTargetsSum];
+  out.accuracy = numbers[kRightSum] / numbers[kTargetsSum];
+  out.top_k = numbers[kTopKSum] / numbers[kTargetsSum];
+  out.told = numbers[kToldSum];
   if (!options_.confusion) return out;
-  const auto counts = sums.narrow(0, kSlots, classes * classes);
+  const auto counts = sums.narrow(0, kSums, classes * classes);
   out.confusion = counts.to(at::kLong).view({classes, classes});
   if (loader_->dataset().info().segments()) {
     data::MeanIoU iou(classes);

@@ -18,9 +18,9 @@
 namespace lockstep::cli {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using testing::TemporaryFolder;
 using Words = std::vector<std::string>;
 
 Words operator+(Words a, const Words& b) {

@@ -17,11 +17,11 @@
 namespace lockstep::cli {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using testing::TemporaryFolder;
 using Words = std::vector<std::string>;
 
 Words operator+(Words a, const Words& b) {

@@ -20,7 +20,7 @@
 
 #include "lockstep/core/error.h"
 
-namespace lockstep::comm::testing {
+namespace lockstep::comm::test {
 namespace {
 
 void expect_equal(const at::Tensor& got, const at::Tensor& expected, const Group& group, const std::string& what) {
@@ -322,4 +322,4 @@ void check_everything(const Group& group, int64_t longest) {
   group.barrier().wait();
 }
 
-}  // namespace lockstep::comm::testing
+}  // namespace lockstep::comm::test

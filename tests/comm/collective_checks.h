@@ -5,7 +5,7 @@
 
 #include "lockstep/comm/group.h"
 
-namespace lockstep::comm::testing {
+namespace lockstep::comm::test {
 
 /// What one rank contributes: known to every rank, so that each can work out every result by itself.
 at::Tensor contribution(int rank, int64_t length, at::ScalarType dtype, int64_t salt = 0);
@@ -30,4 +30,4 @@ void check_split(const Group& group);
 /// All of them: every length and dtype that the suite sweeps. `longest` is the longest of the lengths.
 void check_everything(const Group& group, int64_t longest = 1 << 20);
 
-}  // namespace lockstep::comm::testing
+}  // namespace lockstep::comm::test

@@ -8,7 +8,7 @@
 
 #include "lockstep/comm/error.h"
 
-namespace lockstep::comm::testing {
+namespace lockstep::comm::test {
 
 inline void check(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
@@ -28,4 +28,4 @@ inline void expect_failure(const std::function<void()>& body, int culprit, doubl
   throw std::runtime_error("expected a CommError");
 }
 
-}  // namespace lockstep::comm::testing
+}  // namespace lockstep::comm::test

@@ -21,8 +21,8 @@ namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::contribution;
-using testing::expect_failure;
+using test::contribution;
+using test::expect_failure;
 
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
@@ -36,7 +36,7 @@ Group gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
 void run_threads(int size, const std::function<void(const Group&)>& body, milliseconds timeout = milliseconds(30000)) {
   at::set_num_threads(1);
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  lockstep::testing::run_threads(size, [&](int rank) { body(gloo_group(store, rank, size, timeout)); });
+  lockstep::test::run_threads(size, [&](int rank) { body(gloo_group(store, rank, size, timeout)); });
 }
 
 class GlooRanks : public ::testing::TestWithParam<int> {};
@@ -46,7 +46,7 @@ TEST_P(GlooRanks, EveryCollectiveGivesWhatItsDefinitionSays) {
   SKIP_WITHOUT_GLOO();
   // The longest length where it is quick; piecewise transfers are the same for any number of ranks.
   const int64_t longest = GetParam() <= 3 ? 1 << 20 : GetParam() == 4 ? 4096 : 15;
-  run_threads(GetParam(), [&](const Group& group) { testing::check_everything(group, longest); });
+  run_threads(GetParam(), [&](const Group& group) { test::check_everything(group, longest); });
 }
 
 TEST(Gloo, AManyPieceSumIsCanonical) {
@@ -55,15 +55,15 @@ TEST(Gloo, AManyPieceSumIsCanonical) {
   run_threads(3, [](const Group& group) {
     auto tensor = contribution(group.rank(), 9000001, at::kFloat);
     group.all_reduce(tensor).wait();
-    EXPECT_TRUE(at::equal(tensor, testing::tree_reference(ReduceOp::sum, 3, 9000001, at::kFloat)));
+    EXPECT_TRUE(at::equal(tensor, test::tree_reference(ReduceOp::sum, 3, 9000001, at::kFloat)));
   });
 }
 
 TEST(Gloo, WorksOverIPv6) {
   SKIP_WITHOUT_GLOO();
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  lockstep::testing::run_threads(2, [&](int rank) {
-    testing::check_all_reduce(gloo_group(store, rank, 2, milliseconds(20000), "::1"), 1000, at::kFloat);
+  lockstep::test::run_threads(2, [&](int rank) {
+    test::check_all_reduce(gloo_group(store, rank, 2, milliseconds(20000), "::1"), 1000, at::kFloat);
   });
 }
 
@@ -76,14 +76,14 @@ TEST(Gloo, TwoThreadsOfARankCanSplitAtTheSameTimeInAnyOrder) {
   const auto served = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   options.port = served->getPort();
   options.isServer = false;
-  lockstep::testing::run_threads(2, [&](int rank) {
+  lockstep::test::run_threads(2, [&](int rank) {
     const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     constexpr milliseconds timeout{20000};
     const auto backend = make_transport_backend(make_gloo_transport(store, rank, 2, "127.0.0.1", timeout), timeout);
-    lockstep::testing::run_threads(2, [&](int number) {
+    lockstep::test::run_threads(2, [&](int number) {
       // Each rank waits in another split first.
       if (number != rank) std::this_thread::sleep_for(milliseconds(300));
-      testing::check_all_reduce(Group(backend->subgroup({0, 1}, number)), 10, at::kFloat);
+      test::check_all_reduce(Group(backend->subgroup({0, 1}, number)), 10, at::kFloat);
     });
   });
 }
@@ -144,7 +144,7 @@ TEST(Gloo, InDebugModeDifferentCallsAreAnErrorThatNamesBoth) {
   SKIP_WITHOUT_GLOO();
   setenv("LOCKSTEP_DEBUG", "1", 1);
   run_threads(3, [](const Group& group) {
-    testing::check_all_reduce(group, 100, at::kFloat);
+    test::check_all_reduce(group, 100, at::kFloat);
     try {
       if (group.rank() == 1) group.broadcast(at::ones({4}), 0).wait();
       if (group.rank() != 1) group.all_reduce(at::ones({5})).wait();

@@ -19,7 +19,7 @@ namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::contribution;
+using test::contribution;
 
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
@@ -29,11 +29,11 @@ void run_ranks(const std::vector<int>& threads, const std::function<void(const G
   at::set_num_threads(1);
   const int processes = static_cast<int>(threads.size());
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  lockstep::testing::run_threads(processes, [&](int process) {
+  lockstep::test::run_threads(processes, [&](int process) {
     const Group between(
         make_transport_backend(make_gloo_transport(store, process, processes, "127.0.0.1", timeout), timeout));
     auto members = local_groups(threads[process], timeout);
-    lockstep::testing::run_threads(threads[process], [&](int thread) {
+    lockstep::test::run_threads(threads[process], [&](int thread) {
       const Group within = std::exchange(members[thread], Group());
       body(hierarchical_group(within, between));
     });
@@ -50,25 +50,25 @@ TEST_P(Placements, EveryCollectiveGivesWhatItsDefinitionSays) {
   run_ranks(GetParam(), [](const Group& group) {
     for (auto dtype : {at::kFloat, at::kBFloat16, at::kLong, at::kBool})
       for (int64_t length : {0, 1, 15, 4096}) {
-        testing::check_all_reduce(group, length, dtype);
-        testing::check_ring(group, length, dtype);
-        testing::check_reduce_scatter(group, length, dtype);
-        testing::check_gathers(group, length, dtype);
-        testing::check_broadcast(group, length, dtype);
-        testing::check_scatter(group, length, dtype);
-        testing::check_all_to_all(group, length, dtype);
-        testing::check_messages(group, length, dtype);
+        test::check_all_reduce(group, length, dtype);
+        test::check_ring(group, length, dtype);
+        test::check_reduce_scatter(group, length, dtype);
+        test::check_gathers(group, length, dtype);
+        test::check_broadcast(group, length, dtype);
+        test::check_scatter(group, length, dtype);
+        test::check_all_to_all(group, length, dtype);
+        test::check_messages(group, length, dtype);
       }
-    testing::check_coalesced(group, at::kFloat);
-    testing::check_non_contiguous(group);
-    testing::check_asynchronous(group);
-    testing::check_split(group);
+    test::check_coalesced(group, at::kFloat);
+    test::check_non_contiguous(group);
+    test::check_asynchronous(group);
+    test::check_split(group);
   });
 }
 
 TEST_P(Placements, ASumOfSeveralPiecesIsCanonical) {
   SKIP_WITHOUT_GLOO();
-  run_ranks(GetParam(), [](const Group& group) { testing::check_all_reduce(group, 2500001, at::kFloat); });
+  run_ranks(GetParam(), [](const Group& group) { test::check_all_reduce(group, 2500001, at::kFloat); });
 }
 
 TEST(Hierarchical, AFailureBetweenProcessesReachesEveryThread) {
@@ -76,7 +76,7 @@ TEST(Hierarchical, AFailureBetweenProcessesReachesEveryThread) {
   run_ranks(
       {2, 2},
       [](const Group& group) {
-        testing::check_all_reduce(group, 100, at::kFloat);
+        test::check_all_reduce(group, 100, at::kFloat);
         if (group.rank() >= 2) return;  // the second process leaves
         EXPECT_THROW(group.all_reduce(at::ones({10})).wait(), CommError);
       },

@@ -16,14 +16,14 @@ namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
+using test::contribution;
 using ::testing::AllOf;
-using testing::contribution;
 using ::testing::HasSubstr;
 
 void run_ranks(int size, const std::function<void(const Group&)>& body, milliseconds timeout = milliseconds(20000)) {
   at::set_num_threads(1);
   auto groups = local_groups(size, timeout);
-  lockstep::testing::run_threads(size, [&](int rank) {
+  lockstep::test::run_threads(size, [&](int rank) {
     const Group group = std::exchange(groups[rank], Group());
     body(group);
   });
@@ -49,11 +49,11 @@ TEST_P(LocalRanks, EveryCollectiveGivesWhatItsDefinitionSays) {
 #else
   constexpr int64_t longest = 1 << 20;
 #endif
-  run_ranks(GetParam(), [](const Group& group) { testing::check_everything(group, longest); });
+  run_ranks(GetParam(), [](const Group& group) { test::check_everything(group, longest); });
 }
 
 TEST(Local, AGroupOfOneIsAWorkingGroup) {
-  testing::check_everything(Group(), 4096);
+  test::check_everything(Group(), 4096);
 }
 
 TEST(Local, AThousandSmallOperationsAgree) {
@@ -73,7 +73,7 @@ TEST(Local, AWorkIsDoneWithoutThisRankWaiting) {
     if (group.rank() == 0) work.wait();
     if (group.rank() == 1)
       while (!work.done()) std::this_thread::yield();
-    EXPECT_TRUE(at::equal(tensor, testing::tree_reference(ReduceOp::sum, 2, 1 << 18, at::kFloat)));
+    EXPECT_TRUE(at::equal(tensor, test::tree_reference(ReduceOp::sum, 2, 1 << 18, at::kFloat)));
     work.wait();
   });
 }
@@ -133,7 +133,7 @@ TEST(Local, WhatARankPostedBeforeItLeftStillCounts) {
     auto work = group.all_reduce(tensor);
     if (group.rank() == 1) return;
     work.wait();
-    EXPECT_TRUE(at::equal(tensor, testing::tree_reference(ReduceOp::sum, 2, 5000, at::kFloat)));
+    EXPECT_TRUE(at::equal(tensor, test::tree_reference(ReduceOp::sum, 2, 5000, at::kFloat)));
   });
 }
 
@@ -173,7 +173,7 @@ TEST(Local, AnAbortedGroupFailsWithItsReasonEverywhere) {
 
 TEST(Local, SeveralGroupsWorkSideBySide) {
   auto first = local_groups(2), second = local_groups(2);
-  lockstep::testing::run_threads(2, [&](int rank) {
+  lockstep::test::run_threads(2, [&](int rank) {
     auto a = at::ones({10}), b = at::ones({10});
     auto one = first[rank].all_reduce(a), two = second[rank].all_reduce(b);
     two.wait();

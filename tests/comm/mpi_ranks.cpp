@@ -13,7 +13,7 @@ int main() {
   try {
     const auto group = lockstep::comm::connect();
     if (group.backend() != "mpi") throw std::runtime_error("expected backend mpi, got " + group.backend());
-    lockstep::comm::testing::check_everything(group);
+    lockstep::comm::test::check_everything(group);
     group.finish();
     if (group.rank() == 0) std::printf("%d ranks ok\n", group.size());
   } catch (const std::exception& error) {

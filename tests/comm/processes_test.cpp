@@ -16,10 +16,10 @@
 namespace lockstep::comm {
 namespace {
 
-using lockstep::testing::Processes;
+using lockstep::test::Processes;
 using std::chrono::milliseconds;
-using testing::contribution;
-using testing::expect_failure;
+using test::contribution;
+using test::expect_failure;
 
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
@@ -65,7 +65,7 @@ TEST(Processes, EveryCollectiveWorksBetweenProcesses) {
   const Store store;
   Processes processes(3, [&](int rank) {
     const Group group = store.group(rank, 3, milliseconds(30000));
-    testing::check_everything(group, 4096);
+    test::check_everything(group, 4096);
     group.finish();
   });
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0);

@@ -49,7 +49,7 @@ TEST(Selftest, SeesOneWrongBitOfEachCollective) {
                           Kind::broadcast, Kind::all_to_all, Kind::recv}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     std::vector<SelftestReport> reports(ranks);
-    testing::run_threads(ranks, [&](int rank) {
+    lockstep::test::run_threads(ranks, [&](int rank) {
       constexpr std::chrono::seconds timeout{30};
       auto backend = make_transport_backend(make_gloo_transport(store, rank, ranks, "127.0.0.1", timeout), timeout);
       // The last rank is the one that a gather goes to.
@@ -70,7 +70,7 @@ TEST(Selftest, SeesOneWrongBitOfEachCollective) {
 
 TEST(Selftest, ReportsAPeerThatLeaves) {
   auto groups = local_groups(2, std::chrono::seconds(30));
-  testing::run_threads(2, [&](int rank) {
+  lockstep::test::run_threads(2, [&](int rank) {
     const Group mine = std::move(groups[rank]);
     if (rank == 1) return;
     const auto report = selftest(mine);

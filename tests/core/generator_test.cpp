@@ -28,7 +28,7 @@
 namespace lockstep {
 namespace {
 
-constexpr RandomKey key{3, 4};
+constexpr RandomKey kKey{3, 4};
 
 class KeyedGenerator : public testing::TestWithParam<at::Device> {
  protected:
@@ -54,8 +54,8 @@ INSTANTIATE_TEST_SUITE_P(On, KeyedGenerator, every_device(), device_name);
 TEST_P(KeyedGenerator, OneKeyGivesOneSequenceAndAnotherKeyAnother) {
   SKIP_WITHOUT_DEVICE();
   for (const auto& [name, draw] : operations()) {
-    const at::Tensor first = draw(keyed_generator(key, GetParam()));
-    EXPECT_TRUE(draw(keyed_generator(key, GetParam())).equal(first)) << name;
+    const at::Tensor first = draw(keyed_generator(kKey, GetParam()));
+    EXPECT_TRUE(draw(keyed_generator(kKey, GetParam())).equal(first)) << name;
     EXPECT_FALSE(draw(keyed_generator({3, 5}, GetParam())).equal(first)) << name;
     EXPECT_FALSE(draw(keyed_generator({4, 4}, GetParam())).equal(first)) << name;
     EXPECT_FALSE(draw(keyed_generator({3 + (uint64_t{1} << 32), 4}, GetParam())).equal(first)) << name;
@@ -66,10 +66,10 @@ TEST_P(KeyedGenerator, ReKeyingStartsTheSequenceWhateverWasDrawnBefore) {
   SKIP_WITHOUT_DEVICE();
   const at::Generator used = keyed_generator({9, 9}, GetParam());
   for (const auto& [name, draw] : operations()) {
-    const at::Tensor first = draw(keyed_generator(key, GetParam()));
+    const at::Tensor first = draw(keyed_generator(kKey, GetParam()));
     for (const auto& [other_name, other] : operations()) {
       other(used);
-      rekey(used, key);
+      rekey(used, kKey);
       EXPECT_TRUE(draw(used).equal(first)) << name << " after " << other_name;
     }
     EXPECT_FALSE(draw(used).equal(first)) << name << ", drawn on";
@@ -80,7 +80,7 @@ TEST_P(KeyedGenerator, LeavesTheDefaultGeneratorAlone) {
   SKIP_WITHOUT_DEVICE();
   const at::Generator standard = at::globalContext().defaultGenerator(GetParam());
   const at::Tensor before = standard.get_state();
-  for (const auto& [name, draw] : operations()) draw(keyed_generator(key, GetParam()));
+  for (const auto& [name, draw] : operations()) draw(keyed_generator(kKey, GetParam()));
   EXPECT_TRUE(standard.get_state().equal(before));
 }
 
@@ -97,11 +97,11 @@ TEST(KeyedCpuGenerator, ThreadsThatDrawAtOnceGetWhatTheyGetAlone) {
 
 TEST(KeyedCpuGenerator, NormalNumbersHaveTheRightMoments) {
   // Many generators of few numbers each: what a poor state of the twister would spoil first.
-  const at::Generator generator = keyed_generator(key);
+  const at::Generator generator = keyed_generator(kKey);
   double sum = 0, squares = 0;
   constexpr int draws = 2000, size = 50;
   for (int i = 0; i < draws; ++i) {
-    rekey(generator, key.fold(static_cast<uint64_t>(i)));
+    rekey(generator, kKey.fold(static_cast<uint64_t>(i)));
     const at::Tensor x = at::randn({size}, generator, at::kDouble);
     sum += x.sum().item<double>();
     squares += x.square().sum().item<double>();
@@ -112,7 +112,7 @@ TEST(KeyedCpuGenerator, NormalNumbersHaveTheRightMoments) {
 }
 
 TEST(KeyedCpuGenerator, ItsStateIsValidAndCanBeSavedAndRestored) {
-  at::Generator generator = keyed_generator(key);
+  at::Generator generator = keyed_generator(kKey);
   EXPECT_TRUE(generator.get<at::CPUGeneratorImpl>()->engine().is_valid());
   const at::Tensor state = generator.get_state();
   const at::Tensor drawn = at::rand({10}, generator);
@@ -121,8 +121,8 @@ TEST(KeyedCpuGenerator, ItsStateIsValidAndCanBeSavedAndRestored) {
 }
 
 TEST(KeyedCpuGenerator, ADeviceThatIsNeitherCpuNorCudaIsAnError) {
-  EXPECT_THROW(keyed_generator(key, at::Device(at::kMeta)), Error);
-  EXPECT_THROW(rekey(at::Generator(), key), Error);
+  EXPECT_THROW(keyed_generator(kKey, at::Device(at::kMeta)), Error);
+  EXPECT_THROW(rekey(at::Generator(), kKey), Error);
 }
 
 }  // namespace

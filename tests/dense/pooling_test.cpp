@@ -19,13 +19,13 @@
 namespace lockstep::dense {
 namespace {
 
-struct Case {
+struct Window {
   std::vector<int64_t> sizes;
   PoolingOptions options;
 };
 
 // Windows side by side, with gaps, overlapping; channels that fill vectors and don't, and more than a panel of them.
-const std::vector<Case> cases = {
+const std::vector<Window> windows = {
     {{2, 20, 9, 8}, {{2, 2}, {2, 2}}}, {{1, 50, 9, 9}, {{2, 2}, {2, 2}}}, {{2, 3, 8, 9}, {{3, 2}, {2, 1}}},
     {{1, 70, 7, 7}, {{2, 3}, {3, 4}}}, {{1, 1, 5, 5}, {{5, 5}, {1, 1}}},  {{0, 4, 4, 4}, {{2, 2}, {2, 2}}},
 };
@@ -35,7 +35,7 @@ at::Tensor image(at::IntArrayRef sizes, at::ScalarType type) {
   return at::randn(sizes, generator, at::TensorOptions().dtype(type)).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-void expect_definition(const Case& c, at::ScalarType type, double tolerance) {
+void expect_pooled(const Window& c, at::ScalarType type, double tolerance) {
   const at::Tensor x = image(c.sizes, type), y = average_pooling(x, c.options);
   const at::Tensor gradient = image(y.sizes(), type), dx = average_pooling_backward(gradient, c.sizes, c.options);
   const auto [kernel, stride] = c.options;
@@ -56,16 +56,16 @@ void expect_definition(const Case& c, at::ScalarType type, double tolerance) {
 TEST(AveragePooling, IsTheMeanOfEachWindowOnEveryCpuLevel) {
   for (const CpuLevel level : available_cpu_levels()) {
     const ScopedCpuLevel scoped(level);
-    for (size_t c = 0; c < cases.size(); ++c) {
+    for (size_t c = 0; c < windows.size(); ++c) {
       SCOPED_TRACE(testing::Message() << to_string(level) << ", case " << c);
-      expect_definition(cases[c], at::kDouble, 1e-12);
-      expect_definition(cases[c], at::kFloat, 1e-6);
+      expect_pooled(windows[c], at::kDouble, 1e-12);
+      expect_pooled(windows[c], at::kFloat, 1e-6);
     }
   }
 }
 
 TEST(AveragePooling, TakesTheDispatchersPlaceInAScope) {
-  const Case& c = cases[1];
+  const Window& c = windows[1];
   const at::Tensor x = image(c.sizes, at::kFloat).requires_grad_();
   const Scope scope;
   const at::Tensor y = at::avg_pool2d(x, 2, 2);

@@ -17,12 +17,12 @@
 namespace lockstep::parallel {
 namespace {
 
-using lockstep::testing::State;
+using lockstep::test::State;
 using torch::Tensor;
 
 // Uses its middle layer twice, so that a cached cast would show.
-struct NetImpl : torch::nn::Cloneable<NetImpl> {
-  NetImpl() { reset(); }
+struct LoweredImpl : torch::nn::Cloneable<LoweredImpl> {
+  LoweredImpl() { reset(); }
   void reset() override {
     conv1 = register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 8, 3).padding(1)));
     bn = register_module("bn", torch::nn::BatchNorm2d(8));
@@ -38,15 +38,15 @@ struct NetImpl : torch::nn::Cloneable<NetImpl> {
   torch::nn::BatchNorm2d bn{nullptr};
   torch::nn::Linear fc{nullptr};
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(Lowered);
 
 struct Precision {
   at::ScalarType dtype;
   OptimizerOptions options;
 };
 
-State train(Replica& me, const Precision& precision) {
-  Net made;
+State train_lowered(Replica& me, const Precision& precision) {
+  Lowered made;
   convert_sync_batchnorm(*made);
   auto net = me.share(made);
   auto optimizer = me.optimizer(Sgd{.lr = 0.05, .momentum = 0.9}, precision.options);
@@ -66,7 +66,7 @@ State train(Replica& me, const Precision& precision) {
     losses[step] = result.loss;
     scales[step] = optimizer.loss_scale();
   }
-  State state = lockstep::testing::state_of(me, *net, optimizer);
+  State state = lockstep::test::state_of(me, *net, optimizer);
   state["losses"] = losses;
   state["scales"] = scales;
   return state;
@@ -74,8 +74,8 @@ State train(Replica& me, const Precision& precision) {
 
 TEST(Autocast, InBfloat16GivesTheSameBitsInEveryPlacement) {
   pin_numerics();
-  const State state = lockstep::testing::expect_same_everywhere({.replicas = 8, .seed = 2}, [](Replica& me) {
-    return train(me, {at::kBFloat16, {}});
+  const State state = lockstep::test::expect_same_everywhere({.replicas = 8, .seed = 2}, [](Replica& me) {
+    return train_lowered(me, {at::kBFloat16, {}});
   });
   EXPECT_TRUE(state.at("losses").isfinite().all().item<bool>());
   EXPECT_EQ(state.at("weight.conv2.weight").scalar_type(), at::kFloat);
@@ -83,8 +83,8 @@ TEST(Autocast, InBfloat16GivesTheSameBitsInEveryPlacement) {
 
 TEST(Autocast, InFloat16FindsALossScaleTheSameInEveryPlacement) {
   pin_numerics();
-  const State state = lockstep::testing::expect_same_everywhere({.replicas = 8, .seed = 2}, [](Replica& me) {
-    return train(me, {at::kHalf, {.initial_scale = 1 << 20, .growth_interval = 2}});
+  const State state = lockstep::test::expect_same_everywhere({.replicas = 8, .seed = 2}, [](Replica& me) {
+    return train_lowered(me, {at::kHalf, {.initial_scale = 1 << 20, .growth_interval = 2}});
   });
   const auto scales = state.at("scales");
   EXPECT_LT(scales[0].item<double>(), 1 << 20);  // too high: the first step was left out

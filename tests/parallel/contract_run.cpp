@@ -19,7 +19,7 @@
 #include "lockstep/parallel/team.h"
 #include "parallel/networks.h"
 
-namespace lockstep::testing {
+namespace lockstep::test {
 namespace {
 
 using torch::Tensor;
@@ -136,14 +136,14 @@ void train(const std::string& name, const Options& options, const comm::Group& g
 }
 
 }  // namespace
-}  // namespace lockstep::testing
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   try {
     lockstep::pin_numerics();
-    const auto options = lockstep::testing::parse(argc, argv);
+    const auto options = lockstep::test::parse(argc, argv);
     const auto group = lockstep::comm::connect();
-    lockstep::testing::train(argv[1], options, group);
+    lockstep::test::train(argv[1], options, group);
     group.finish();
     return 0;
   } catch (const std::exception& error) {

@@ -30,7 +30,7 @@ std::pair<Tensor, Tensor> batch(int64_t step) {
 std::pair<double, double> train(const Wire& wire) {
   double first = 0, last = 0;
   Team::create({.replicas = kReplicas, .devices = "cpu:2", .seed = 4}).run([&](Replica& me) {
-    const auto task = lockstep::testing::make_task("lenet");
+    const auto task = lockstep::test::make_task("lenet");
     const auto net = me.share(task->network());
     auto optimizer = me.optimizer(Sgd{.lr = 0.02, .momentum = 0.8}, {.wire = wire});
     for (int64_t step = 0; step < kSteps; ++step) {

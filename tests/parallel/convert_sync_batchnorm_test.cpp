@@ -29,8 +29,8 @@ namespace {
 
 using test::run_on_threads;
 
-struct NetImpl : torch::nn::Cloneable<NetImpl> {
-  NetImpl() { NetImpl::reset(); }
+struct NormedImpl : torch::nn::Cloneable<NormedImpl> {
+  NormedImpl() { NormedImpl::reset(); }
   void reset() override {
     first = register_module("first", torch::nn::BatchNorm2d(3));
     body = register_module("body", torch::nn::Sequential(torch::nn::Conv2d(3, 3, 1), torch::nn::BatchNorm2d(3)));
@@ -39,58 +39,58 @@ struct NetImpl : torch::nn::Cloneable<NetImpl> {
   torch::nn::BatchNorm2d first{nullptr};
   torch::nn::Sequential body{nullptr};
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(Normed);
 
 /// Whether the network sees its peers, told by one replica's output that changes with the other's input.
-bool is_synchronised(const std::function<Net()>& make) {
+bool is_synchronised(const std::function<Normed()>& make) {
   std::vector<at::Tensor> outputs(2);
   run_on_threads(2, [&](int64_t r) {
     const at::NoGradGuard no_grad;
-    Net net = make();
+    Normed net = make();
     for (at::Tensor& parameter : net->parameters()) parameter.fill_(0.5);
     const at::Tensor x = at::arange(24, at::kFloat).view({2, 3, 2, 2});
     outputs[r] = net->forward(r == 0 ? x : x * x + 1);
   });
   const at::NoGradGuard no_grad;
-  Net alone;
+  Normed alone;
   for (at::Tensor& parameter : alone->parameters()) parameter.fill_(0.5);
   return !at::allclose(outputs[0], alone->forward(at::arange(24, at::kFloat).view({2, 3, 2, 2})), 1e-3, 1e-3);
 }
 
 TEST(ConvertSyncBatchNorm, MarksNestedLayersAndLeavesOthersAlone) {
   EXPECT_TRUE(is_synchronised([] {
-    Net net;
+    Normed net;
     EXPECT_EQ(convert_sync_batchnorm(net), 2);
     return net;
   }));
-  EXPECT_FALSE(is_synchronised([] { return Net(); }));
+  EXPECT_FALSE(is_synchronised([] { return Normed(); }));
 }
 
 TEST(ConvertSyncBatchNorm, MarksAreCopiedToClones) {
   EXPECT_FALSE(is_synchronised([] {
-    Net net;
+    Normed net;
     convert_sync_batchnorm(net);
-    return Net(std::dynamic_pointer_cast<NetImpl>(net->clone()));
+    return Normed(std::dynamic_pointer_cast<NormedImpl>(net->clone()));
   }));
   EXPECT_TRUE(is_synchronised([] {
-    Net net;
+    Normed net;
     convert_sync_batchnorm(net);
     auto clone = net->clone();
     copy_marks(*net, *clone);
-    return Net(std::dynamic_pointer_cast<NetImpl>(clone));
+    return Normed(std::dynamic_pointer_cast<NormedImpl>(clone));
   }));
 }
 
 TEST(ConvertSyncBatchNorm, MarksDieWithTheirLayers) {
   for (int i = 0; i < 300; ++i) {
-    Net net;
+    Normed net;
     convert_sync_batchnorm(net);
   }
-  EXPECT_FALSE(is_synchronised([] { return Net(); }));
+  EXPECT_FALSE(is_synchronised([] { return Normed(); }));
 }
 
 TEST(ConvertSyncBatchNorm, AnUnmarkedLayerHasTorchsBits) {
-  Net marked;
+  Normed marked;
   convert_sync_batchnorm(marked);
   torch::nn::BatchNorm2d layer(3);
   const at::Tensor x = at::randn({4, 3, 5, 5}), mean = at::zeros(3), var = at::ones(3);
@@ -121,7 +121,7 @@ TEST(ConvertSyncBatchNorm, AShareWithoutExamplesTakesPartInATeamsStep) {
   const auto images = at::randn({4, 3, 2, 2}, at::kDouble);
   const auto train = [&](int64_t replicas) {
     at::manual_seed(2);
-    Net made;
+    Normed made;
     made->to(at::kDouble);
     convert_sync_batchnorm(made);
     std::vector<at::Tensor> weights;

@@ -14,19 +14,19 @@
 namespace lockstep::parallel {
 namespace {
 
-using lockstep::testing::Placed;
-using lockstep::testing::State;
+using lockstep::test::Placed;
+using lockstep::test::State;
 using ::testing::HasSubstr;
 using torch::Tensor;
 
-struct Recipe {
+struct DividedRecipe {
   Rule rule;
   OptimizerOptions options = {};
 };
 
 // LeNet, its last layer with another rule: two groups, tensors of many sizes, pieces that do not fall on processes.
-State train(Replica& me, const Recipe& recipe, int64_t begin, int64_t end, const State& from = {}) {
-  const auto task = lockstep::testing::make_task("lenet");
+State train_divided(Replica& me, const DividedRecipe& recipe, int64_t begin, int64_t end, const State& from = {}) {
+  const auto task = lockstep::test::make_task("lenet");
   const auto made = task->network();
   {
     const torch::NoGradGuard no_grad;
@@ -53,7 +53,7 @@ State train(Replica& me, const Recipe& recipe, int64_t begin, int64_t end, const
     me.step(task->loss(*network, x, me.share_of(targets)), optimizer, static_cast<double>(x.size(0)));
   }
   me.watch_divergence(optimizer);
-  return lockstep::testing::state_of(me, *network, optimizer);
+  return lockstep::test::state_of(me, *network, optimizer);
 }
 
 const TeamOptions kTeam{.replicas = 6, .seed = 5};
@@ -63,7 +63,7 @@ class DividedState : public ::testing::TestWithParam<Rule> {
  protected:
   void SetUp() override {
     pin_numerics();
-    if (!lockstep::testing::run_ranks(2, [](const comm::Group&) {}))
+    if (!lockstep::test::run_ranks(2, [](const comm::Group&) {}))
       GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)";
   }
 };
@@ -76,53 +76,54 @@ INSTANTIATE_TEST_SUITE_P(, DividedState,
 TEST_P(DividedState, GivesTheBitsOfTheWhole) {
   for (const OptimizerOptions& options :
        {OptimizerOptions{}, OptimizerOptions{.clip_norm = 0.5, .initial_scale = 64}}) {
-    const State expected = lockstep::testing::run_placed({1, "cpu:2"}, kTeam, [&](Replica& me) {
-      return train(me, {GetParam(), options}, 0, 4);
+    const State expected = lockstep::test::run_placed({1, "cpu:2"}, kTeam, [&](Replica& me) {
+      return train_divided(me, {GetParam(), options}, 0, 4);
     });
     OptimizerOptions divided = options;
     divided.divide_state = true;
     for (const Placed& placed : kPlaced) {
       SCOPED_TRACE(placed);
-      lockstep::testing::expect_equal(lockstep::testing::run_placed(placed, kTeam,
-                                                                    [&](Replica& me) {
-                                                                      return train(me, {GetParam(), divided}, 0, 4);
-                                                                    }),
-                                      expected);
+      lockstep::test::expect_equal(lockstep::test::run_placed(placed, kTeam,
+                                                              [&](Replica& me) {
+                                                                return train_divided(me, {GetParam(), divided}, 0, 4);
+                                                              }),
+                                   expected);
     }
   }
 }
 
 TEST_P(DividedState, ReadsAndWritesTheCheckpointsOfTheWhole) {
-  const Recipe whole{GetParam(), {}}, divided{GetParam(), {.divide_state = true}};
-  const auto run = [&](const Placed& placed, const Recipe& recipe, int64_t begin, int64_t end, const State& from) {
-    return lockstep::testing::run_placed(placed, kTeam,
-                                         [&](Replica& me) { return train(me, recipe, begin, end, from); });
+  const DividedRecipe whole{GetParam(), {}}, divided{GetParam(), {.divide_state = true}};
+  const auto run = [&](const Placed& placed, const DividedRecipe& recipe, int64_t begin, int64_t end,
+                       const State& from) {
+    return lockstep::test::run_placed(placed, kTeam,
+                                      [&](Replica& me) { return train_divided(me, recipe, begin, end, from); });
   };
   const State expected = run({1, "cpu:2"}, whole, 0, 4, {});
   const State middle = run(kPlaced[0], divided, 0, 2, {});
-  lockstep::testing::expect_equal(run({1, "cpu:2"}, whole, 2, 4, middle), expected);
-  lockstep::testing::expect_equal(run(kPlaced[1], divided, 2, 4, run({1, "cpu:1"}, whole, 0, 2, {})), expected);
+  lockstep::test::expect_equal(run({1, "cpu:2"}, whole, 2, 4, middle), expected);
+  lockstep::test::expect_equal(run(kPlaced[1], divided, 2, 4, run({1, "cpu:1"}, whole, 0, 2, {})), expected);
 }
 
 TEST(DividedStateAndWires, GoTogether) {
   for (const Wire& wire : {Wire(RoundedWire{}), Wire(TopK{.share = 0.05}), Wire(PowerSgd{.rank = 2})}) {
     SCOPED_TRACE(to_string(wire));
-    const State expected = lockstep::testing::run_placed({1, "cpu:2"}, kTeam, [&](Replica& me) {
-      return train(me, {Adam{}, {.wire = wire}}, 0, 3);
+    const State expected = lockstep::test::run_placed({1, "cpu:2"}, kTeam, [&](Replica& me) {
+      return train_divided(me, {Adam{}, {.wire = wire}}, 0, 3);
     });
-    if (!lockstep::testing::run_ranks(2, [](const comm::Group&) {})) GTEST_SKIP() << "this build has no Gloo";
-    lockstep::testing::expect_equal(
-        lockstep::testing::run_placed({2, "cpu:1"}, kTeam,
-                                      [&](Replica& me) {
-                                        return train(me, {Adam{}, {.wire = wire, .divide_state = true}}, 0, 3);
-                                      }),
+    if (!lockstep::test::run_ranks(2, [](const comm::Group&) {})) GTEST_SKIP() << "this build has no Gloo";
+    lockstep::test::expect_equal(
+        lockstep::test::run_placed({2, "cpu:1"}, kTeam,
+                                   [&](Replica& me) {
+                                     return train_divided(me, {Adam{}, {.wire = wire, .divide_state = true}}, 0, 3);
+                                   }),
         expected);
   }
 }
 
 TEST(DividedStateErrors, SendTheCallerToTheCollectiveCall) {
   std::atomic<int> refused = 0;
-  const bool ran = lockstep::testing::run_ranks(2, [&](const comm::Group& group) {
+  const bool ran = lockstep::test::run_ranks(2, [&](const comm::Group& group) {
     Team::create({.replicas = 2, .devices = "cpu:1", .group = group}).run([&](Replica& me) {
       auto net = me.share(torch::nn::Linear(4, 4));
       auto optimizer = me.optimizer(Adam{}, {.divide_state = true});

@@ -33,17 +33,14 @@
 #include "lockstep/core/numerics.h"
 #include "lockstep/core/peers.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "support/devices.h"
 
 namespace lockstep::parallel {
 namespace {
 
 namespace F = torch::nn::functional;
 
-Devices cpus(int replicas) {
-  Devices devices;
-  for (int i = 0; i < replicas; ++i) devices.push_back({Device::Kind::cpu, i});
-  return devices;
-}
+using test::cpus;
 
 bool close(const at::Tensor& a, const at::Tensor& b, double tolerance = 1e-12) {
   return a.defined() && b.defined() && a.sizes() == b.sizes() && at::allclose(a, b, tolerance, tolerance);

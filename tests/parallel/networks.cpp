@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-namespace lockstep::testing {
+namespace lockstep::test {
 namespace {
 
 using torch::Tensor;
@@ -151,4 +151,4 @@ std::unique_ptr<Task> make_task(const std::string& name) {
   throw std::invalid_argument("unknown task '" + name + "'");
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

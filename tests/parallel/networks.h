@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 /// A network of the contract and the data it is trained on.
 class Task {
@@ -23,4 +23,4 @@ class Task {
 /// embeddings tied to the output).
 std::unique_ptr<Task> make_task(const std::string& name);
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

@@ -16,7 +16,7 @@
 #include "lockstep/core/error.h"
 #include "support/threads.h"
 
-namespace lockstep::testing {
+namespace lockstep::test {
 namespace {
 
 bool has_gloo() {
@@ -108,4 +108,4 @@ State expect_same_everywhere(const parallel::TeamOptions& recipe,
   return first;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

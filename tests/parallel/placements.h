@@ -9,7 +9,7 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 /// Calls body(group) for `count` ranks that are joined by sockets, as processes are, but are threads of this test.
 /// Whether this build can (it has Gloo).
@@ -41,4 +41,4 @@ void expect_equal(const State& a, const State& b);
 /// The recipe under every placement: the same bits. Returns the first's.
 State expect_same_everywhere(const parallel::TeamOptions& recipe, const std::function<State(parallel::Replica&)>& body);
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

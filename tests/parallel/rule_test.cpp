@@ -19,8 +19,8 @@ using testing::ThrowsMessage;
 using torch::Tensor;
 
 // Sizes that are no multiple of any vector's width, and one of several pieces.
-struct NetImpl : torch::nn::Cloneable<NetImpl> {
-  NetImpl() { reset(); }
+struct ModelImpl : torch::nn::Cloneable<ModelImpl> {
+  ModelImpl() { reset(); }
   void reset() override {
     matrix = register_parameter("matrix", torch::empty({301, 233}));
     bias = register_parameter("bias", torch::empty({37}));
@@ -32,7 +32,7 @@ struct NetImpl : torch::nn::Cloneable<NetImpl> {
   }
   Tensor matrix, bias, scalar;
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(Model);
 
 struct Data {
   Tensor matrix, bias, scalar, a, b;
@@ -44,8 +44,8 @@ Data data(at::ScalarType dtype) {
           torch::randn({301, 233}).to(dtype), torch::randn({37}).to(dtype)};
 }
 
-Net net(const Data& from) {
-  Net made;
+Model net(const Data& from) {
+  Model made;
   made->to(from.a.scalar_type());
   const torch::NoGradGuard no_grad;
   made->matrix.copy_(from.matrix);
@@ -54,7 +54,7 @@ Net net(const Data& from) {
   return made;
 }
 
-std::vector<Tensor> with_torch(torch::optim::Optimizer& optimizer, Net net, const Data& from, int steps) {
+std::vector<Tensor> with_torch(torch::optim::Optimizer& optimizer, Model net, const Data& from, int steps) {
   for (int step = 0; step < steps; ++step) {
     optimizer.zero_grad();
     net->loss(from.a, from.b).backward();
@@ -79,7 +79,7 @@ std::vector<Tensor> with_lockstep(const Rule& rule, const Data& from, int steps,
 template <class Options>
 std::vector<Tensor> with_torch(const Options& options, const Data& from, int steps) {
   using namespace torch::optim;
-  Net theirs = net(from);
+  Model theirs = net(from);
   const auto run = [&](auto&& optimizer) { return with_torch(optimizer, theirs, from, steps); };
   if constexpr (std::is_same_v<Options, SGDOptions>) return run(SGD(theirs->parameters(), options));
   if constexpr (std::is_same_v<Options, AdamOptions>) return run(torch::optim::Adam(theirs->parameters(), options));
@@ -195,7 +195,7 @@ TEST(Rules, LambFollowsItsFormula) {
 
 TEST(Rules, ClipTheGlobalNormOfTheGradient) {
   const Data from = data(torch::kDouble);
-  Net theirs = net(from);
+  Model theirs = net(from);
   torch::optim::SGD optimizer(theirs->parameters(), torch::optim::SGDOptions(0.1));
   for (int step = 0; step < 3; ++step) {
     optimizer.zero_grad();

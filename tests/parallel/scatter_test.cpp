@@ -20,15 +20,12 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "support/devices.h"
 
 namespace lockstep::parallel {
 namespace {
 
-Devices cpus(int replicas) {
-  Devices devices;
-  for (int i = 0; i < replicas; ++i) devices.push_back({Device::Kind::cpu, i});
-  return devices;
-}
+using test::cpus;
 
 TEST(Scatter, SharesDifferByAtMostOneAndMayBeEmpty) {
   const auto sizes = [](int64_t examples, int replicas) {

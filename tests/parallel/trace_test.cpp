@@ -137,7 +137,7 @@ TEST_F(Trace, OfThreadsHasNestedSpansThatCoverEachStep) {
 }
 
 TEST_F(Trace, OfProcessesIsOneFileEachAndShowsWhatWasSentAndWaitedFor) {
-  const bool ran = lockstep::testing::run_ranks(
+  const bool ran = lockstep::test::run_ranks(
       2, [&](const comm::Group& group) { train({.replicas = 3, .devices = "cpu:1", .group = group}); });
   if (!ran) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)";
   for (int rank = 0; rank < 2; ++rank) {

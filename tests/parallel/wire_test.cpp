@@ -18,12 +18,12 @@
 namespace lockstep::parallel {
 namespace {
 
-using lockstep::testing::State;
+using lockstep::test::State;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using torch::Tensor;
 
-struct Recipe {
+struct WireRecipe {
   Wire wire = {};
   Rule rule = Adam{.lr = 1e-3};
   OptimizerOptions options = {};
@@ -31,8 +31,8 @@ struct Recipe {
 };
 
 // LeNet on shares of 29 examples: uneven, so that replicas count with different weights.
-State train(Replica& me, const Recipe& recipe, const State& from = {}, int64_t begin = 0) {
-  const auto task = lockstep::testing::make_task("lenet");
+State train_over(Replica& me, const WireRecipe& recipe, const State& from = {}, int64_t begin = 0) {
+  const auto task = lockstep::test::make_task("lenet");
   const auto made = task->network();
   {
     const torch::NoGradGuard no_grad;
@@ -57,7 +57,7 @@ State train(Replica& me, const Recipe& recipe, const State& from = {}, int64_t b
     const auto x = me.share_of(inputs);
     me.step(task->loss(*network, x, me.share_of(targets)), optimizer, static_cast<double>(x.size(0)));
   }
-  return lockstep::testing::state_of(me, *network, optimizer);
+  return lockstep::test::state_of(me, *network, optimizer);
 }
 
 const Wire kWires[] = {RoundedWire{RoundedWire::Type::bf16}, RoundedWire{RoundedWire::Type::fp16}, TopK{.share = 0.05},
@@ -72,40 +72,42 @@ INSTANTIATE_TEST_SUITE_P(, EachWire, ::testing::ValuesIn(kWires), [](const auto&
 });
 
 TEST_P(EachWire, GivesTheSameBitsInEveryPlacement) {
-  lockstep::testing::expect_same_everywhere({.replicas = 8, .seed = 3},
-                                            [&](Replica& me) { return train(me, {.wire = GetParam()}); });
+  lockstep::test::expect_same_everywhere({.replicas = 8, .seed = 3},
+                                         [&](Replica& me) { return train_over(me, {.wire = GetParam()}); });
 }
 
 TEST_P(EachWire, GivesTheSameBitsWithClippingAndLossScaling) {
-  const Recipe recipe{.wire = GetParam(),
-                      .rule = Sgd{.lr = 0.1, .momentum = 0.9},
-                      .options = {.clip_norm = 0.5, .clip_value = 0.1, .initial_scale = 1024, .growth_interval = 2}};
-  lockstep::testing::expect_same_everywhere({.replicas = 8, .seed = 3}, [&](Replica& me) { return train(me, recipe); });
+  const WireRecipe recipe{
+      .wire = GetParam(),
+      .rule = Sgd{.lr = 0.1, .momentum = 0.9},
+      .options = {.clip_norm = 0.5, .clip_value = 0.1, .initial_scale = 1024, .growth_interval = 2}};
+  lockstep::test::expect_same_everywhere({.replicas = 8, .seed = 3},
+                                         [&](Replica& me) { return train_over(me, recipe); });
 }
 
 TEST_P(EachWire, GoesOnElsewhereAsIfNothingHadHappened) {
-  const Recipe whole{.wire = GetParam(), .steps = 6};
-  Recipe half = whole;
+  const WireRecipe whole{.wire = GetParam(), .steps = 6};
+  WireRecipe half = whole;
   half.steps = 3;
   const TeamOptions options{.replicas = 8, .seed = 3};
-  const auto placements = lockstep::testing::placements();
+  const auto placements = lockstep::test::placements();
   const State expected =
-      lockstep::testing::run_placed(placements[0], options, [&](Replica& me) { return train(me, whole); });
+      lockstep::test::run_placed(placements[0], options, [&](Replica& me) { return train_over(me, whole); });
   const State middle =
-      lockstep::testing::run_placed(placements.back(), options, [&](Replica& me) { return train(me, half); });
+      lockstep::test::run_placed(placements.back(), options, [&](Replica& me) { return train_over(me, half); });
   const State end =
-      lockstep::testing::run_placed(placements[1], options, [&](Replica& me) { return train(me, whole, middle, 3); });
-  lockstep::testing::expect_equal(end, expected);
+      lockstep::test::run_placed(placements[1], options, [&](Replica& me) { return train_over(me, whole, middle, 3); });
+  lockstep::test::expect_equal(end, expected);
 }
 
 TEST_P(EachWire, IsNearWhatWholeGradientsGiveInOneStep) {
   const auto one_step = [](const Wire& wire) {
-    return lockstep::testing::run_placed({1, "cpu:2"}, {.replicas = 4, .seed = 3}, [&](Replica& me) {
-      return train(me, {.wire = wire, .rule = Sgd{.lr = 1}, .steps = 1});
+    return lockstep::test::run_placed({1, "cpu:2"}, {.replicas = 4, .seed = 3}, [&](Replica& me) {
+      return train_over(me, {.wire = wire, .rule = Sgd{.lr = 1}, .steps = 1});
     });
   };
-  const State start = lockstep::testing::run_placed({1, "cpu:2"}, {.replicas = 4, .seed = 3},
-                                                    [&](Replica& me) { return train(me, {.steps = 0}); });
+  const State start = lockstep::test::run_placed({1, "cpu:2"}, {.replicas = 4, .seed = 3},
+                                                 [&](Replica& me) { return train_over(me, {.steps = 0}); });
   const State whole = one_step(ExactWire{}), sent = one_step(GetParam());
   double dot = 0, norm_whole = 0, norm_sent = 0;
   for (const auto& [name, tensor] : start) {
@@ -192,7 +194,7 @@ TEST(Wires, SendTheBytesTheyPromise) {
   constexpr int64_t kIn = 300, kOut = 200, kSteps = 4;
   const auto bytes_of = [&](const Wire& wire) {
     std::vector<int64_t> sent(2);
-    const bool ran = lockstep::testing::run_ranks(2, [&](const comm::Group& group) {
+    const bool ran = lockstep::test::run_ranks(2, [&](const comm::Group& group) {
       const auto team = Team::create({.replicas = 2, .devices = "cpu:1", .group = group});
       team.run([&](Replica& me) {
         auto net = me.share(torch::nn::Linear(torch::nn::LinearOptions(kIn, kOut).bias(false)));
@@ -245,8 +247,8 @@ TEST(Wires, RefuseWhatTheyCannotCompress) {
 
 TEST(Wires, StartWithWholeGradientsWhereAsked) {
   const auto train_with = [](const Wire& wire, int64_t steps) {
-    return lockstep::testing::run_placed({1, "cpu:2"}, {.replicas = 2, .seed = 3}, [&](Replica& me) {
-      return train(me, {.wire = wire, .rule = Sgd{.lr = 0.1}, .steps = steps});
+    return lockstep::test::run_placed({1, "cpu:2"}, {.replicas = 2, .seed = 3}, [&](Replica& me) {
+      return train_over(me, {.wire = wire, .rule = Sgd{.lr = 0.1}, .steps = steps});
     });
   };
   const auto weights = [](const State& state) { return state.at("weight.fc1.weight"); };

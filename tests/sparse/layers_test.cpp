@@ -31,7 +31,7 @@ using test::random_cloud;
 using test::to_points;
 using test::to_tensor;
 
-SparseTensor make(int64_t points, int64_t axes, int64_t channels, uint32_t seed) {
+SparseTensor make_doubles(int64_t points, int64_t axes, int64_t channels, uint32_t seed) {
   at::manual_seed(seed);
   const at::Tensor cloud = CoordinateMap::insert(random_cloud(points, axes, -3, 3, 3, seed)).map->coordinates();
   return {at::randn({cloud.size(0), channels}, at::kDouble), cloud};
@@ -43,7 +43,7 @@ nn::KernelOptions kernel(int64_t axes, int64_t size, int64_t stride) {
 
 TEST(Pooling, EqualsItsDefinition) {
   for (const int64_t axes : {1, 2, 3}) {
-    const SparseTensor x = make(60, axes, 3, 11);
+    const SparseTensor x = make_doubles(60, axes, 3, 11);
     const LayerGeometry geometry = kernel(axes, 3, 2).geometry();
     const auto offsets = geometry.region.offsets(x.tensor_stride());
     const auto rows = test::rows_of(x.coordinates());
@@ -73,7 +73,7 @@ TEST(Pooling, EqualsItsDefinition) {
 }
 
 TEST(Pooling, TakesAllPointsOfABatchEntry) {
-  const SparseTensor x = make(80, 2, 4, 12);
+  const SparseTensor x = make_doubles(80, 2, 4, 12);
   for (const Pooling pooling : {Pooling::sum, Pooling::average, Pooling::max}) {
     const SparseTensor y = global_pool(x, pooling);
     const auto batches = x.batch_indices();
@@ -91,7 +91,7 @@ TEST(Pooling, TakesAllPointsOfABatchEntry) {
 }
 
 TEST(Pooling, UnpoolsToTheFinerCoordinates) {
-  const SparseTensor x = make(60, 3, 2, 13);
+  const SparseTensor x = make_doubles(60, 3, 2, 13);
   const SparseTensor y = nn::SumPooling(kernel(3, 2, 2))(x);
   const SparseTensor z = nn::PoolingTranspose(kernel(3, 2, 2))(y);
   EXPECT_EQ(z.key(), x.key());
@@ -106,7 +106,7 @@ TEST(Pooling, UnpoolsToTheFinerCoordinates) {
 }
 
 TEST(Pooling, UnpoolsTheMeanOfWhatReachesAPoint) {
-  const SparseTensor x = make(60, 2, 2, 20);
+  const SparseTensor x = make_doubles(60, 2, 2, 20);
   const SparseTensor y = nn::SumPooling(kernel(2, 3, 2))(x);
   const SparseTensor z = nn::PoolingTranspose(kernel(2, 3, 2))(y);
   const auto fine = to_points(x.coordinates()), coarse = to_points(y.coordinates());
@@ -132,7 +132,7 @@ TEST(Pooling, TakesListsOfPairs) {
 }
 
 TEST(Broadcast, GoesRowByRowWithTheBatchEntry) {
-  const SparseTensor x = make(50, 2, 3, 14), g = global_pool(x, Pooling::average);
+  const SparseTensor x = make_doubles(50, 2, 3, 14), g = global_pool(x, Pooling::average);
   const at::Tensor batch = x.coordinates().select(1, 0).to(at::kLong);
   const auto batches = x.batch_indices();
   std::map<int64_t, int64_t> row_of;
@@ -148,11 +148,11 @@ TEST(Broadcast, GoesRowByRowWithTheBatchEntry) {
         return broadcast_multiply(x.with_features(in[0]), g.with_features(in[1])).features();
       },
       {x.features(), g.features()});
-  EXPECT_THROW(broadcast_add(x, global_pool(make(50, 2, 3, 14), Pooling::sum)), Error);
+  EXPECT_THROW(broadcast_add(x, global_pool(make_doubles(50, 2, 3, 14), Pooling::sum)), Error);
 }
 
 TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
-  const SparseTensor x = make(700, 3, 5, 15);
+  const SparseTensor x = make_doubles(700, 3, 5, 15);
   at::manual_seed(1);
   const std::vector<at::Tensor> inputs = {x.features() * 3 + 100, at::randn({5}, at::kDouble),
                                           at::randn({5}, at::kDouble)};
@@ -176,7 +176,7 @@ TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
 }
 
 TEST(Norm, InstanceNormTakesEachBatchEntryOnItsOwn) {
-  const SparseTensor x = make(60, 2, 3, 16);
+  const SparseTensor x = make_doubles(60, 2, 3, 16);
   const std::vector<at::Tensor> inputs = {x.features(), at::randn({1, 3}, at::kDouble), at::randn({1, 3}, at::kDouble)};
   const SparseTensor y = instance_norm(x, inputs[1], inputs[2]);
   for (const int64_t batch : x.batch_indices()) {
@@ -204,7 +204,7 @@ TEST(Layers, HaveMinkowskiEnginesNamesAndShapes) {
 }
 
 TEST(Layers, RunStridedTransposedGenerativeAndOnGivenCoordinates) {
-  const SparseTensor x = make(90, 3, 4, 17);
+  const SparseTensor x = make_doubles(90, 3, 4, 17);
   const auto options = [](int64_t size, int64_t stride) {
     return nn::ConvolutionOptions{4, 4, {.kernel_size = {size}, .stride = {stride}}};
   };

@@ -21,15 +21,12 @@
 #include "lockstep/sparse/nn/pooling.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"
+#include "support/devices.h"
 
 namespace lockstep::sparse {
 namespace {
 
-std::vector<Device> cpus(int count) {
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back({Device::Kind::cpu, i});
-  return devices;
-}
+using lockstep::test::cpus;
 
 /// Batch entries 0 to 6; entry 2 and the last one have no points.
 SparseTensor make(int64_t channels, at::ScalarType type = at::kDouble) {

@@ -31,8 +31,8 @@ using test::rows_of;
 using test::to_points;
 using test::to_tensor;
 
-SparseTensor make(int64_t points, int64_t axes, int64_t channels, uint32_t seed,
-                  CoordinateManagerPtr manager = nullptr) {
+SparseTensor make_tensor(int64_t points, int64_t axes, int64_t channels, uint32_t seed,
+                         CoordinateManagerPtr manager = nullptr) {
   at::manual_seed(seed);
   return {at::randn({points, channels}, at::kDouble),
           random_cloud(points, axes, -3, 3, 2, seed),
@@ -80,7 +80,7 @@ TEST(SparseTensor, KeepsTheOrderOfDifferentCoordinates) {
 
 TEST(SparseTensor, ComputesOnTheUnionOfCoordinates) {
   const auto manager = std::make_shared<CoordinateManager>(2);
-  const SparseTensor a = make(25, 2, 2, 4, manager), b = make(25, 2, 2, 5, manager);
+  const SparseTensor a = make_tensor(25, 2, 2, 4, manager), b = make_tensor(25, 2, 2, 5, manager);
   ASSERT_NE(a.key(), b.key());
   const auto rows_a = rows_of(a.coordinates()), rows_b = rows_of(b.coordinates());
   const SparseTensor sum = a + b, product = a * b, united = unite({a, b, a});
@@ -101,7 +101,7 @@ TEST(SparseTensor, ComputesOnTheUnionOfCoordinates) {
   EXPECT_TRUE(at::equal((-a).features(), -a.features()));
   EXPECT_TRUE(at::equal((2 - a / 4).features(), 2 - a.features() / 4));
   EXPECT_TRUE(at::equal(pow(a, 2).features(), a.features() * a.features()));
-  EXPECT_THROW(a + make(25, 2, 2, 5), Error);
+  EXPECT_THROW(a + make_tensor(25, 2, 2, 5), Error);
   EXPECT_THROW(cat({a, b}), Error);
   EXPECT_TRUE(at::equal(cat({a, a * 2}).features(), at::cat({a.features(), a.features() * 2}, 1)));
   EXPECT_TRUE(at::allclose(stack_var({a, a * 3}).features(), a.features() * a.features()));
@@ -110,7 +110,7 @@ TEST(SparseTensor, ComputesOnTheUnionOfCoordinates) {
 
 TEST(SparseTensor, BecomesDenseAndSparseAgain) {
   for (const int64_t axes : {1, 2, 3, 4}) {
-    const SparseTensor x = make(40, axes, 3, 7);
+    const SparseTensor x = make_tensor(40, axes, 3, 7);
     const auto [dense, corner] = x.dense();
     const auto points = to_points(x.coordinates());
     for (size_t i = 0; i < points.size(); ++i) {
@@ -125,7 +125,7 @@ TEST(SparseTensor, BecomesDenseAndSparseAgain) {
     EXPECT_TRUE(at::equal(back.dense(dense.sizes().vec(), AxisValues(axes, 0)).first, dense));
     EXPECT_EQ(to_sparse(dense, false).size(), dense.numel() / 3);
   }
-  const SparseTensor x = make(40, 2, 3, 8);
+  const SparseTensor x = make_tensor(40, 2, 3, 8);
   EXPECT_THROW(x.dense(std::vector<int64_t>{2, 3, 1, 1}), Error);
   EXPECT_THROW(x.dense(std::vector<int64_t>{2, 4, 9, 9}), Error);
   lockstep::test::expect_gradients(
@@ -151,7 +151,7 @@ TEST(SparseTensor, TakesItselfApartByBatch) {
 }
 
 TEST(SparseTensor, PrunesRows) {
-  const SparseTensor x = make(40, 3, 2, 9);
+  const SparseTensor x = make_tensor(40, 3, 2, 9);
   const at::Tensor keep = x.features().select(1, 0) > 0;
   const SparseTensor y = prune(x, keep);
   EXPECT_TRUE(at::equal(y.features(), x.features().index({keep})) &&
@@ -164,7 +164,7 @@ TEST(SparseTensor, PrunesRows) {
 }
 
 TEST(SparseTensor, InterpolatesLinearly) {
-  const SparseTensor x = make(60, 2, 2, 10);
+  const SparseTensor x = make_tensor(60, 2, 2, 10);
   at::manual_seed(2);
   const at::Tensor points = at::cat({at::zeros({30, 1}, at::kDouble), at::randn({30, 2}, at::kDouble) * 2}, 1);
   const auto rows = rows_of(x.coordinates());
@@ -243,7 +243,7 @@ TEST(CoordinateManager, FreesItsMapsWithTheLastTensor) {
   std::weak_ptr<CoordinateManager> manager;
   std::weak_ptr<const CoordinateMap> map;
   {
-    const SparseTensor x = make(20, 2, 1, 1);
+    const SparseTensor x = make_tensor(20, 2, 1, 1);
     manager = x.manager();
     map = x.manager()->map(x.key());
     const SparseTensor y = x + 1;
@@ -253,7 +253,7 @@ TEST(CoordinateManager, FreesItsMapsWithTheLastTensor) {
 }
 
 TEST(CoordinateManager, CachesMapsAndExplainsItself) {
-  const SparseTensor x = make(50, 3, 1, 2);
+  const SparseTensor x = make_tensor(50, 3, 1, 2);
   CoordinateManager& manager = *x.manager();
   const CoordinateMapKey coarse = manager.stride(x.key(), {2, 2, 2});
   EXPECT_EQ(manager.stride(x.key(), {2, 2, 2}), coarse);
@@ -280,7 +280,7 @@ TEST(CoordinateManager, CachesMapsAndExplainsItself) {
 
 TEST(CoordinateManager, TransposedLayersOfOneTensorMeetAtTheSameFinerCoordinates) {
   const auto two = KernelRegion::hypercube({2, 2}, {1, 1}), three = KernelRegion::hypercube({3, 3}, {1, 1});
-  const SparseTensor x = make(50, 2, 1, 2);
+  const SparseTensor x = make_tensor(50, 2, 1, 2);
   CoordinateManager& manager = *x.manager();
   const CoordinateMapKey coarse = manager.stride(x.key(), {2, 2});
   const CoordinateMapKey pruned = manager.prune(coarse, at::arange(manager.size(coarse)).ge(3));
@@ -303,7 +303,7 @@ TEST(CoordinateManager, TakesMapsOffTheirGrid) {
 }
 
 TEST(CoordinateManager, IsRestoredFromItsSnapshotWithItsKeys) {
-  const SparseTensor x = make(50, 3, 1, 2);
+  const SparseTensor x = make_tensor(50, 3, 1, 2);
   CoordinateManager& manager = *x.manager();
   manager.set_batch_size(5);
   const CoordinateMapKey coarse = manager.stride(x.key(), {2, 2, 2});

@@ -9,6 +9,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
+
+#include "lockstep/core/device.h"
 
 namespace lockstep {
 
@@ -20,6 +23,16 @@ inline std::string device_name(const testing::TestParamInfo<c10::Device>& info) 
   return c10::DeviceTypeName(info.param.type(), /*lower_case=*/true);
 }
 
+namespace test {
+
+/// cpu:0, cpu:1, ...: so many devices.
+inline std::vector<Device> cpus(int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back({Device::Kind::cpu, i});
+  return devices;
+}
+
+}  // namespace test
 }  // namespace lockstep
 
 #define SKIP_WITHOUT_DEVICE() \

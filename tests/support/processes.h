@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 /// Real processes, forked from the test. The test must not have started torch's own threads before
 /// (at::set_num_threads(1)).
@@ -64,4 +64,4 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

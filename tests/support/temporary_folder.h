@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 /// An empty folder of its own; removed with all that is in it.
 class TemporaryFolder {
@@ -28,4 +28,4 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep::testing {
+namespace lockstep::test {
 
 /// Runs body(0) .. body(n - 1) in n threads, joins them all, and rethrows the first exception.
 template <class Body>
@@ -25,4 +25,4 @@ void run_threads(int n, Body body) {
     if (error) std::rethrow_exception(error);
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::test

@@ -24,8 +24,8 @@
 namespace lockstep::train {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
 Checkpoint sample(int64_t step, int64_t numel = 1000) {

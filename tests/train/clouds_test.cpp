@@ -18,9 +18,9 @@
 namespace lockstep::train {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
 // Six small rooms in batches of four: the second batch has two clouds for four replicas, so two empty shares.

@@ -67,7 +67,7 @@ class MinkowskiCheckpoint : public ::testing::Test {
                                      LOCKSTEP_GOLDEN, "/minkunet34c-state-dict.txt' '", file_, "'");
     ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(bugprone-command-processor)
   }
-  const testing::TemporaryFolder folder_;
+  const test::TemporaryFolder folder_;
   const std::string file_ = folder_.file("minkunet34c.pth");
 };
 

@@ -27,8 +27,8 @@
 namespace lockstep::train {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 
 std::string bytes_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);

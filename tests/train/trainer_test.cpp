@@ -19,9 +19,9 @@
 namespace lockstep::train {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
 // Dropout, batch norms and a convolution: all that could follow the placement.

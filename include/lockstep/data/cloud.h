@@ -72,7 +72,7 @@ class CloudDataset : public Dataset {
   /// Empty where nobody can say; it is not cached then.
   virtual std::string source(int64_t /*id*/) const { return {}; }
   /// The class of the whole cloud, where info().whole_clouds.
-  virtual int64_t label(int64_t /*id*/) const { return -100; }
+  virtual int64_t label(int64_t /*id*/) const { return kIgnore; }
   /// Throws Error: what is done to features belongs to the data set.
   Normalization normalization() const override;
 

@@ -14,6 +14,9 @@ namespace lockstep::data {
 
 enum class Split : uint8_t { train, test };
 
+/// The target of what has no class: PyTorch's losses leave it out.
+inline constexpr int64_t kIgnore = -100;
+
 /// "train" or "test".
 const char* to_string(Split split) noexcept;
 

@@ -10,7 +10,7 @@ namespace {
 
 // Bytes of one source in a slice: small enough for two threads to share a megabyte evenly and for all sources of a
 // slice to stay in the second-level cache, large enough for its bookkeeping to vanish.
-constexpr int64_t kSliceBytes = 64 << 10;
+constexpr int64_t kThreadSliceBytes = 64 << 10;
 // How long a waiting thread spins before it sleeps: about what waking up costs.
 constexpr std::chrono::microseconds kSpinTime{40};
 
@@ -76,8 +76,8 @@ void Exchange::cut() {
                                        : TreeProgram::of_leaves(static_cast<int64_t>(job.sources.size())));
     // On GPUs, each destination's device does its part.
     const auto parts = static_cast<int64_t>(job.devices.size());
-    const int64_t step =
-        parts > 0 ? (job.count + parts - 1) / parts : kSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype));
+    const int64_t step = parts > 0 ? (job.count + parts - 1) / parts
+                                   : kThreadSliceBytes / static_cast<int64_t>(c10::elementSize(job.dtype));
     for (int64_t begin = 0; begin < job.count; begin += step)
       slices_.push_back({static_cast<int32_t>(j), begin, std::min(step, job.count - begin),
                          parts > 0 ? job.devices[begin / step] : -1});

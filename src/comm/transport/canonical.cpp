@@ -12,7 +12,7 @@ namespace {
 // Up to here one round of everything to everybody beats two rounds of slices.
 constexpr int64_t kSmallBytes = 8 << 10;
 // What one rank owns of a piece: large enough for a message to run at full speed, small enough to overlap.
-constexpr int64_t kSliceBytes = 1 << 20;
+constexpr int64_t kWireSliceBytes = 1 << 20;
 // Slices begin at multiples of this, so that vector tails fall in the same places everywhere.
 constexpr int64_t kAlignBytes = 64;
 
@@ -34,7 +34,7 @@ class CanonicalAllReduce {
   void run() {
     if (static_cast<int64_t>(result_.nbytes()) <= kSmallBytes) return run_small();
     const int64_t align = kAlignBytes / static_cast<int64_t>(result_.element_size());
-    const int64_t slice = kSliceBytes / static_cast<int64_t>(result_.element_size());
+    const int64_t slice = kWireSliceBytes / static_cast<int64_t>(result_.element_size());
     const int64_t step = slice * transport_.size();
     // Software pipeline: while piece k is added up, piece k + 1 comes in and piece k - 1 goes out.
     Piece current = begin(0, step, align);

@@ -10,7 +10,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-KernelMapPtr saved_map(AutogradContext* context) {
+KernelMapPtr saved_kernel_map(AutogradContext* context) {
   return context->saved_data["map"].toCustomClass<KernelMap>();
 }
 
@@ -29,7 +29,7 @@ struct Convolution : Function<Convolution> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &g = grads[0];
-    const KernelMapPtr map = saved_map(context), back = map->transposed();
+    const KernelMapPtr map = saved_kernel_map(context), back = map->transposed();
     const bool transposed = context->saved_data["transposed"].toBool();
     const int64_t groups = context->saved_data["groups"].toInt();
     at::Tensor dx, dw;
@@ -51,7 +51,7 @@ struct ConvolutionWeight : Function<ConvolutionWeight> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    const KernelMapPtr map = saved_map(context);
+    const KernelMapPtr map = saved_kernel_map(context);
     const int64_t groups = context->saved_data["groups"].toInt();
     at::Tensor dx, dg;
     if (context->needs_input_grad(0)) dx = sparse::convolution(saved[1], grads[0], map->transposed(), true, groups);
@@ -70,7 +70,7 @@ struct Channelwise : Function<Channelwise> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    const KernelMapPtr map = saved_map(context);
+    const KernelMapPtr map = saved_kernel_map(context);
     at::Tensor dx, dw;
     if (context->needs_input_grad(0)) dx = sparse::channelwise(grads[0], saved[1], map->transposed());
     if (context->needs_input_grad(1)) dw = sparse::channelwise_weight(saved[0], grads[0], map);
@@ -88,7 +88,7 @@ struct ChannelwiseWeight : Function<ChannelwiseWeight> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    const KernelMapPtr map = saved_map(context);
+    const KernelMapPtr map = saved_kernel_map(context);
     at::Tensor dx, dg;
     if (context->needs_input_grad(0)) dx = sparse::channelwise(saved[1], grads[0], map->transposed());
     if (context->needs_input_grad(1)) dg = sparse::channelwise(saved[0], grads[0], map);

@@ -10,7 +10,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-RowMapPtr saved_map(AutogradContext* context) {
+RowMapPtr saved_row_map(AutogradContext* context) {
   return context->saved_data["map"].toCustomClass<RowMap>();
 }
 
@@ -30,7 +30,7 @@ struct RowSum : Function<RowSum> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    const RowMapPtr map = saved_map(context);
+    const RowMapPtr map = saved_row_map(context);
     at::Tensor dx, dw;
     if (context->needs_input_grad(0)) dx = sparse::row_sum(grads[0], map->transposed(), maybe(saved[1]));
     if (saved[0].defined()) dw = sparse::row_dot(grads[0], saved[0], map);
@@ -47,7 +47,7 @@ struct RowDot : Function<RowDot> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    const RowMapPtr map = saved_map(context);
+    const RowMapPtr map = saved_row_map(context);
     at::Tensor dg, dx;
     if (context->needs_input_grad(0)) dg = sparse::row_sum(saved[1], map, grads[0]);
     if (context->needs_input_grad(1)) dx = sparse::row_sum(saved[0], map->transposed(), grads[0]);
@@ -64,7 +64,7 @@ struct RowPick : Function<RowPick> {
     return sparse::row_pick(x, map, chosen);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    return {sparse::row_unpick(grads[0], saved_map(context), context->get_saved_variables()[0]), {}, {}};
+    return {sparse::row_unpick(grads[0], saved_row_map(context), context->get_saved_variables()[0]), {}, {}};
   }
 };
 
@@ -77,7 +77,7 @@ struct RowUnpick : Function<RowUnpick> {
     return sparse::row_unpick(g, map, chosen);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    return {sparse::row_pick(grads[0], saved_map(context), context->get_saved_variables()[0]), {}, {}};
+    return {sparse::row_pick(grads[0], saved_row_map(context), context->get_saved_variables()[0]), {}, {}};
   }
 };
 

@@ -16,7 +16,7 @@
 namespace lockstep::sparse::cpu {
 namespace {
 
-constexpr int64_t kSlice = 256;
+constexpr int64_t kNormSlice = 256;
 
 template <class T>
 std::vector<T> values_of(const at::Tensor& tensor) {
@@ -27,9 +27,9 @@ std::vector<T> values_of(const at::Tensor& tensor) {
 /// Runs work(first row, end row, index) for each slice of rows.
 template <class Work>
 int64_t for_each_slice(int64_t rows, const Work& work) {
-  const int64_t slices = std::max<int64_t>(1, (rows + kSlice - 1) / kSlice);
+  const int64_t slices = std::max<int64_t>(1, (rows + kNormSlice - 1) / kNormSlice);
   parallel_for(0, slices, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t s = begin; s < end; ++s) work(s * kSlice, std::min(rows, (s + 1) * kSlice), s);
+    for (int64_t s = begin; s < end; ++s) work(s * kNormSlice, std::min(rows, (s + 1) * kNormSlice), s);
   });
   return slices;
 }
@@ -70,7 +70,7 @@ void slice_moments(const Storage* x, int64_t rows, int64_t channels, double* out
 at::Tensor column_moments(const at::Tensor& x) {
   const int64_t channels = x.size(1), size = 3 * channels;
   const at::Tensor rows = x.contiguous();
-  std::vector<double> slices(std::max<int64_t>(1, (x.size(0) + kSlice - 1) / kSlice) * size);
+  std::vector<double> slices(std::max<int64_t>(1, (x.size(0) + kNormSlice - 1) / kNormSlice) * size);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::column_moments", [&] {
     const scalar_t* data = rows.const_data_ptr<scalar_t>();
     const int64_t count = for_each_slice(x.size(0), [&](int64_t begin, int64_t end, int64_t s) {
@@ -110,7 +110,7 @@ at::Tensor normalize_sums(const at::Tensor& g, const at::Tensor& x, const at::Te
                           const at::Tensor& inverse_deviation) {
   const int64_t channels = x.size(1), size = 2 * channels;
   const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
-  std::vector<double> slices(std::max<int64_t>(1, (x.size(0) + kSlice - 1) / kSlice) * size);
+  std::vector<double> slices(std::max<int64_t>(1, (x.size(0) + kNormSlice - 1) / kNormSlice) * size);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::normalize_sums", [&] {
     using T = Compute<scalar_t>;
     const std::vector<T> centre = values_of<T>(mean), scale = values_of<T>(inverse_deviation);

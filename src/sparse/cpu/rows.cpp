@@ -18,7 +18,7 @@
 namespace lockstep::sparse::cpu {
 namespace {
 
-constexpr int64_t kSlice = 1024;
+constexpr int64_t kRowSlice = 1024;
 
 int64_t grain(int64_t channels) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, channels));
@@ -41,24 +41,24 @@ class RowSum {
     parallel_for(0, map_.out_size(), grain(channels_), [&](int64_t begin, int64_t end) {
       std::vector<T> sum(channels_);
       for (int64_t row = begin; row < end; ++row) {
-        if (bounds[row + 1] - bounds[row] > kSlice) continue;
+        if (bounds[row + 1] - bounds[row] > kRowSlice) continue;
         std::fill(sum.begin(), sum.end(), T(0));
         add(bounds[row], bounds[row + 1], sum.data());
         write(row, sum.data());
       }
     });
     for (int64_t row = 0; row < map_.out_size(); ++row)
-      if (bounds[row + 1] - bounds[row] > kSlice) run_long(row);
+      if (bounds[row + 1] - bounds[row] > kRowSlice) run_long(row);
   }
 
  private:
   void run_long(int64_t row) {
     const int64_t begin = map_.bounds()[row], end = map_.bounds()[row + 1];
-    const int64_t slices = (end - begin + kSlice - 1) / kSlice;
+    const int64_t slices = (end - begin + kRowSlice - 1) / kRowSlice;
     std::vector<T> sums(slices * channels_, T(0));
     parallel_for(0, slices, 1, [&](int64_t first, int64_t last) {
       for (int64_t s = first; s < last; ++s)
-        add(begin + s * kSlice, std::min(end, begin + (s + 1) * kSlice), sums.data() + s * channels_);
+        add(begin + s * kRowSlice, std::min(end, begin + (s + 1) * kRowSlice), sums.data() + s * channels_);
     });
     add_as_tree(sums.data(), slices, channels_);
     write(row, sums.data());
@@ -189,7 +189,7 @@ at::Tensor row_unpick(const at::Tensor& g, const RowMapPtr& map, const at::Tenso
 }
 
 at::Tensor column_sum(const at::Tensor& x) {
-  const int64_t channels = x.size(1), slices = std::max<int64_t>(1, (x.size(0) + kSlice - 1) / kSlice);
+  const int64_t channels = x.size(1), slices = std::max<int64_t>(1, (x.size(0) + kRowSlice - 1) / kRowSlice);
   at::Tensor sum = at::empty({channels}, x.options());
   const at::Tensor rows = x.contiguous();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::column_sum", [&] {
@@ -197,9 +197,9 @@ at::Tensor column_sum(const at::Tensor& x) {
     const scalar_t* data = rows.const_data_ptr<scalar_t>();
     std::vector<T> sums(slices * channels, T(0));
     parallel_for(0, slices, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin * kSlice; row < std::min(end * kSlice, x.size(0)); ++row)
+      for (int64_t row = begin * kRowSlice; row < std::min(end * kRowSlice, x.size(0)); ++row)
         for (int64_t c = 0; c < channels; ++c)
-          sums[row / kSlice * channels + c] += static_cast<T>(data[row * channels + c]);
+          sums[row / kRowSlice * channels + c] += static_cast<T>(data[row * channels + c]);
     });
     add_as_tree(sums.data(), slices, channels);
     for (int64_t c = 0; c < channels; ++c) sum.mutable_data_ptr<scalar_t>()[c] = static_cast<scalar_t>(sums[c]);
