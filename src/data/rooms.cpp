@@ -124,7 +124,7 @@ class DepthCube {
     }
     const float depth = std::max(std::abs(ray[axis]), 1e-6f);
     const auto cell = [&](size_t i) {
-      return std::min(static_cast<size_t>((ray[i] / depth + 1) * (kSide / 2)), size_t{kSide - 1});
+      return std::min(static_cast<size_t>((ray[i] / depth + 1) * (kSide / 2.0f)), size_t{kSide - 1});
     };
     const size_t face = 2 * axis + (ray[axis] > 0 ? 1 : 0);
     return {(face * kSide + cell((axis + 1) % 3)) * kSide + cell((axis + 2) % 3), depth};
