@@ -115,7 +115,8 @@ int run(const RunOptions& options) {
     supervisor.start(plan.rank_offset + local_rank, command);
   }
   if (input) input->rank_end().close();
-  const int code = supervisor.run(input.get());
+  int code = supervisor.run(input.get());
+  if (code == 0 && options.ends_on_signal && supervisor.told() != 0) code = 128 + supervisor.told();
   if (const int left = guard.finish(); left > 0 && code == 0) {
     supervisor.say(text("the ranks left ", left, left == 1 ? " process" : " processes", " behind: killed"));
     supervisor.output().drain();

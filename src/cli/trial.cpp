@@ -160,6 +160,7 @@ TrialResult run_trial(const Trial& trial) {
   RunOptions run_options;
   run_options.processes = trial.processes;
   run_options.no_prefix = true;
+  run_options.ends_on_signal = true;
   run_options.program = {"/proc/self/exe", "trial",
                          "--config",       folder.file("config.toml").string(),
                          "--result",       folder.file("result.json").string()};

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "cli/launcher/output.h"
 #include "cli/program.h"
+#include "cli/run.h"
 
 namespace lockstep::cli {
 namespace {
@@ -62,6 +69,25 @@ TEST(CommandLine, AnswersAMistakeWithOneLineAndExitCode2) {
     EXPECT_EQ(ended.err, message);
     EXPECT_EQ(ended.out, "");
   }
+}
+
+int exit_code_after_sigterm(const RunOptions& options) {
+  const pid_t launcher = fork();
+  if (launcher == 0) _exit(run(options));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(launcher, SIGTERM);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(Launcher, TellsOfASignalThatItsRanksOverheard) {
+  RunOptions options;
+  options.processes = 1;
+  options.program = {"sh", "-c", "trap '' TERM; sleep 1"};
+  EXPECT_EQ(exit_code_after_sigterm(options), 0);
+  options.ends_on_signal = true;
+  EXPECT_EQ(exit_code_after_sigterm(options), 128 + SIGTERM);
 }
 
 TEST(CommandLine, HelpsWhoAsks) {

@@ -40,6 +40,8 @@ class Supervisor {
   void start(int rank, const RankCommand& command);
   /// Until all have ended. The exit code of the first that failed (128 + signal where one killed it), or 0.
   int run(TerminalInput* input);
+  /// The signal that asked all ranks to end, or 0.
+  int told() const { return told_; }
   void say(const std::string& message);
   Output& output() { return output_; }
 
@@ -62,7 +64,7 @@ class Supervisor {
   Output output_;
   std::vector<RankProcess> ranks_;
   std::optional<int> exit_code_;  // of the first failure
-  int told_ = 0;                  // the signal that asked all ranks to end
+  int told_ = 0;
   Clock::time_point told_at_;
   std::optional<Clock::time_point> kill_at_;
 };
