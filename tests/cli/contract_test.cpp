@@ -24,12 +24,13 @@ struct Placed {
 std::string run(const std::string& task, const Placed& placed) {
   std::vector<std::string> words;
   if (placed.processes > 1)
-    words = {"run", "--no-prefix", "-n", std::to_string(placed.processes), "--", LOCKSTEP_CONTRACT_RUN};
+    words = {
+        "run", "--no-prefix", "-n", std::to_string(placed.processes), "--", cli::built("tests/parallel/contract_run")};
   words.push_back(task);
   std::istringstream options(placed.options);
   for (std::string word; options >> word;) words.push_back(word);
   cli::ProgramOptions program;
-  if (placed.processes == 1) program.program = LOCKSTEP_CONTRACT_RUN;
+  if (placed.processes == 1) program.program = cli::built("tests/parallel/contract_run");
   const cli::Ended ended = cli::run_program(words, program);
   EXPECT_EQ(ended.exit_code, 0) << task << " " << placed.options << ":\n" << ended.err;
   return ended.out;

@@ -34,8 +34,9 @@ Ended run_on_hosts(const Network& network, const std::string& script) {
   std::vector<std::string> arguments = network.options;
   for (const auto& word : {std::to_string(network.hosts), std::string("sh"), std::string("-c"), script})
     arguments.push_back(word);
-  return run_program(arguments, {.program = LOCKSTEP_HOSTS_SH,
-                                 .environment = {{"LOCKSTEP", LOCKSTEP_PROGRAM}, {"RANKS", LOCKSTEP_ENDLESS_RANKS}}});
+  return run_program(
+      arguments, {.program = LOCKSTEP_HOSTS_SH,
+                  .environment = {{"LOCKSTEP", built("bin/lockstep")}, {"RANKS", built("tests/cli/endless_ranks")}}});
 }
 
 #define SKIP_WHERE_FORBIDDEN(ended) \

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -36,6 +37,11 @@ using Clock = std::chrono::steady_clock;
 }
 
 }  // namespace
+
+std::string built(const std::string& path) {
+  const auto tests = std::filesystem::read_symlink("/proc/self/exe").parent_path();  // BUILD/tests/cli
+  return (tests.parent_path().parent_path() / path).string();
+}
 
 Program::Program(std::vector<std::string> arguments, ProgramOptions options) {
   if (options.terminal) {

@@ -11,6 +11,10 @@
 
 namespace lockstep::cli {
 
+/// A program of the build that this test belongs to, such as "bin/lockstep". Its path is not the compiler's to know:
+/// the objects of tests are the same for all presets.
+std::string built(const std::string& path);
+
 /// How a program ended and what it wrote.
 struct Ended {
   int exit_code = -1;  // 128 + signal where one killed it
@@ -19,7 +23,7 @@ struct Ended {
 };
 
 struct ProgramOptions {
-  std::string program = LOCKSTEP_PROGRAM;
+  std::string program = built("bin/lockstep");
   std::string input = {};                               // its standard input, to its end
   std::map<std::string, std::string> environment = {};  // on top of ours; an empty value unsets
   std::vector<int> ignored_signals = {};                // as nohup does

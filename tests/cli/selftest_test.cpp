@@ -27,7 +27,7 @@ TEST(Selftest, PassesAlone) {
 }
 
 TEST(Selftest, PassesInTwoProcessesOnEveryBackendThatIsBuiltIn) {
-  const auto ended = run_program({"run", "-n", "2", "--", LOCKSTEP_PROGRAM, "selftest", "--bandwidth"});
+  const auto ended = run_program({"run", "-n", "2", "--", built("bin/lockstep"), "selftest", "--bandwidth"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.err, "");
   EXPECT_THAT(ended.out, ContainsRegex("\\[0\\] local +[0-9]+ +[0-9]+  ok\n"));
@@ -74,7 +74,7 @@ TEST(Info, GivesTheSameAsJson) {
 }
 
 TEST(Info, ShowsTheProcessItsPlaceInTheRun) {
-  const auto ended = run_program({"run", "-n", "2", "--", LOCKSTEP_PROGRAM, "info"});
+  const auto ended = run_program({"run", "-n", "2", "--", built("bin/lockstep"), "info"});
   EXPECT_THAT(ended.out, HasSubstr("[1] this process: rank 1 of 2, 1 of 2 on this host; launcher: lockstep run"));
 }
 

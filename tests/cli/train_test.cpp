@@ -73,7 +73,7 @@ TEST(TrainContract, ProcessesGiveTheBitsOfOne) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
   for (const char* processes : {"2", "3"}) {
     const TemporaryFolder folder;
-    const Words run{"run", "-n", processes, "--", LOCKSTEP_PROGRAM};
+    const Words run{"run", "-n", processes, "--", built("bin/lockstep")};
     expect_trained(run + recipe() + Words{"--devices", "1", "--out", folder.file("run"), "--check-data"});
     EXPECT_EQ(hash_of(folder.file("run")), expected()) << processes;
   }
@@ -206,7 +206,7 @@ TEST(Evaluate, GivesTheFiguresOfTrainingInEveryPlacement) {
       {"evaluate", folder.file("run/weights.pt"), "--devices", "2", "--json", "--metrics", "topk,confusion"});
   EXPECT_EQ(two.out, one.out) << two.err;
   if (comm::backends().empty()) return;
-  const Ended processes = run_program({"run", "-n", "2", "--no-prefix", "--", LOCKSTEP_PROGRAM, "evaluate",
+  const Ended processes = run_program({"run", "-n", "2", "--no-prefix", "--", built("bin/lockstep"), "evaluate",
                                        folder.file("run"), "--json", "--metrics", "topk,confusion"});
   EXPECT_EQ(processes.out, one.out) << processes.err;
 }
