@@ -19,7 +19,6 @@ namespace lockstep::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using test::contribution;
 
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"

@@ -25,6 +25,7 @@ struct Window {
 };
 
 // Windows side by side, with gaps, overlapping; channels that fill vectors and don't, and more than a panel of them.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const std::vector<Window> windows = {
     {{2, 20, 9, 8}, {{2, 2}, {2, 2}}}, {{1, 50, 9, 9}, {{2, 2}, {2, 2}}}, {{2, 3, 8, 9}, {{3, 2}, {2, 1}}},
     {{1, 70, 7, 7}, {{2, 3}, {3, 4}}}, {{1, 1, 5, 5}, {{5, 5}, {1, 1}}},  {{0, 4, 4, 4}, {{2, 2}, {2, 2}}},

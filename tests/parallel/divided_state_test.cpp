@@ -56,7 +56,9 @@ State train_divided(Replica& me, const DividedRecipe& recipe, int64_t begin, int
   return lockstep::test::state_of(me, *network, optimizer);
 }
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const TeamOptions kTeam{.replicas = 6, .seed = 5};
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const std::vector<Placed> kPlaced{{2, "cpu:1"}, {3, "cpu:2", {1, 3, 2}}};
 
 class DividedState : public ::testing::TestWithParam<Rule> {
