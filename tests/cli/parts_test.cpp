@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <thread>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "cli/launcher/output.h"
 #include "cli/program.h"
 #include "cli/run.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -71,23 +73,27 @@ TEST(CommandLine, AnswersAMistakeWithOneLineAndExitCode2) {
   }
 }
 
-int exit_code_after_sigterm(const RunOptions& options) {
+// Of a launcher whose rank takes no notice of the signal, and ends well after it.
+int exit_code_after_sigterm(bool ends_on_signal) {
+  const test::TemporaryFolder folder;
+  const std::string deaf = folder.file("deaf"), told = folder.file("told");
+  RunOptions options;
+  options.processes = 1;
+  options.ends_on_signal = ends_on_signal;
+  options.program = {"sh", "-c", "trap '' TERM; touch " + deaf + "; until [ -e " + told + " ]; do sleep 0.05; done"};
   const pid_t launcher = fork();
   if (launcher == 0) _exit(run(options));
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(deaf); }));
   kill(launcher, SIGTERM);
+  std::ofstream{told};
   int status = 0;
   waitpid(launcher, &status, 0);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 TEST(Launcher, TellsOfASignalThatItsRanksOverheard) {
-  RunOptions options;
-  options.processes = 1;
-  options.program = {"sh", "-c", "trap '' TERM; sleep 1"};
-  EXPECT_EQ(exit_code_after_sigterm(options), 0);
-  options.ends_on_signal = true;
-  EXPECT_EQ(exit_code_after_sigterm(options), 128 + SIGTERM);
+  EXPECT_EQ(exit_code_after_sigterm(false), 0);
+  EXPECT_EQ(exit_code_after_sigterm(true), 128 + SIGTERM);
 }
 
 TEST(CommandLine, HelpsWhoAsks) {
