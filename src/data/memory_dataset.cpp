@@ -167,7 +167,7 @@ std::shared_ptr<const Dataset> make_dataset(std::string name, const at::Tensor& 
     for (const int64_t label : labels) classes = std::max(classes, label + 1);
   for (size_t i = 0; i < labels.size(); ++i)
     require((0 <= labels[i] && labels[i] < classes) || labels[i] == kIgnore, "make_dataset", name, ": target ", i,
-            " is ", labels[i], ", expected a class in [0, ", classes, "), or -100 for none");
+            " is ", labels[i], ", expected a class in [0, ", classes, "), or ", kIgnore, " for none");
   DatasetInfo info{.name = std::move(name),
                    .size = inputs.size(0),
                    .input_shape = inputs.sizes().slice(1).vec(),

@@ -107,7 +107,7 @@ at::Tensor Session::loss_of(const data::Batch& batch) {
   const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
   const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
   me_.tell(optimizer_, kRight, right / per_example);
-  const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, -100,
+  const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, data::kIgnore,
                                           plan_.config.label_smoothing);
   return sum / (std::max(1.0, batch.weight) * per_example);
 }

@@ -21,6 +21,7 @@
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 #include "support/clouds.h"
+#include "support/devices.h"
 
 namespace lockstep::models {
 namespace {
@@ -163,8 +164,7 @@ TEST_P(UnevenShares, OfATeamAreOneBatch) {
 }
 
 TEST_P(UnevenShares, OfOneGraphAreOneBatch) {
-  std::vector<Device> devices;
-  for (int i = 0; i < kReplicas; ++i) devices.push_back({Device::Kind::cpu, i});
+  const std::vector<Device> devices = test::cpus(kReplicas);
   std::vector<SparseTensor> shares;
   std::vector<at::Tensor> labels;
   for (const auto& clouds : GetParam()) {
