@@ -2,7 +2,7 @@
 // libFuzzer on PLY files: any bytes are read or refused with an Error; what is read fills no more memory than the file
 // can account for, and writing and reading it again gives the same file.
 //
-//     ./dev test --preset fuzz --label fuzz
+//     ./dev test --preset asan --label fuzz
 #include <cstdio>
 #include <cstdlib>
 
