@@ -13,10 +13,18 @@ namespace {
 // A step's end is usually a matter of microseconds; past this the core is better used by another thread.
 constexpr auto kSpin = std::chrono::microseconds(60);
 
+// How many of its last meetings say how long a member computes for the next one.
+constexpr int kMemory = 8;
+
 }  // namespace
 
 Crew::Crew(int64_t members, int64_t permits)
-    : members_(members), free_(std::min(permits, members)), sleeps_(members, false), wants_(members, false) {
+    : members_(members),
+      free_(std::min(permits, members)),
+      sleeps_(members, false),
+      wants_(members, false),
+      began_(members, Clock::now()),
+      took_(members, Clock::duration::zero()) {
   for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<Turn>());
 }
 
@@ -27,16 +35,17 @@ void Crew::check_running() const {
 void Crew::await_turn(int64_t member) {
   turn_[member]->await();
   check_running();
+  began_[member] = Clock::now();
 }
 
 bool Crew::hand_over(Turn::Core core) noexcept {
+  int64_t next = -1;
   for (int64_t m = 0; m < members_; ++m)
-    if (wants_[m]) {
-      wants_[m] = false;
-      turn_[m]->give(core);
-      return true;
-    }
-  return false;
+    if (wants_[m] && (next < 0 || took_[m] > took_[next])) next = m;
+  if (next < 0) return false;
+  wants_[next] = false;
+  turn_[next]->give(core);
+  return true;
 }
 
 void Crew::enter(int64_t member) {
@@ -127,6 +136,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     if (arrived_ == 0) purpose_ = what;
     require(std::strcmp(purpose_, what) == 0, what, "a replica called this while another waits in ", purpose_,
             ", expected the same calls in the same order on every replica");
+    took_[member] += (Clock::now() - began_[member] - took_[member]) / kMemory;
     meeting = meetings_;
     seen = change_;
     last = ++arrived_ == members_;
@@ -146,7 +156,10 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     {
       const std::lock_guard lock(mutex_);
       check_running();
-      if (meetings_ != meeting) return;
+      if (meetings_ != meeting) {
+        began_[member] = Clock::now();
+        return;
+      }
       seen = change_;
       stage = stage_;
       sleeps = !stage && hand_over(Turn::Core::mine);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -70,6 +71,8 @@ class Crew {
     std::atomic<int64_t> done{0};
   };
 
+  using Clock = std::chrono::steady_clock;
+
   void await_turn(int64_t member);
   bool hand_over(Turn::Core core) noexcept;
   void publish(Job job);
@@ -89,10 +92,13 @@ class Crew {
   std::shared_ptr<Stage> stage_;
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
-  // Permits: members that could go on are handed one each, the lowest first.
+  // Permits: members that could go on are handed one each, whoever computed longest before the last meeting first. What
+  // is long begins early, so that those who keep a permit to the end come to it at nearly the same time.
   int64_t free_;
   std::vector<bool> sleeps_;                 // through the meeting under way, without a permit
   std::vector<bool> wants_;                  // a permit
+  std::vector<Clock::time_point> began_;     // to compute
+  std::vector<Clock::duration> took_;        // to come to its last meeting
   std::vector<std::unique_ptr<Turn>> turn_;  // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};

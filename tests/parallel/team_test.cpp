@@ -7,6 +7,10 @@
 #include <torch/nn.h>
 #include <torch/optim.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/replica.h"
 
@@ -154,6 +158,20 @@ TEST(Team, GivesTheSameBitsOnAnyNumberOfThreads) {
         EXPECT_EQ(other.losses, one.losses);
       }
     }
+}
+
+TEST(Team, GivesTheReplicaThatComputesLongestItsTurnEarly) {
+  std::vector<int64_t> turns;  // one replica computes at a time
+  Team::create({.replicas = 4, .devices = "cpu:1"}).run([&](Replica& me) {
+    for (int part = 0; part < 4; ++part) {
+      if (me.number() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      turns.push_back(me.number());
+      me.barrier();
+    }
+  });
+  ASSERT_EQ(turns.size(), 16);
+  // The last one to come goes on at once; then it is the slow one's turn.
+  EXPECT_LE(std::find(turns.end() - 4, turns.end(), 2) - (turns.end() - 4), 1) << testing::PrintToString(turns);
 }
 
 TEST(Team, AccumulatesOverMicroSteps) {
