@@ -10,6 +10,10 @@ namespace {
 thread_local Peers* current = nullptr;
 }
 
+Peers::Gathered Peers::begin_all_gather(const at::Tensor& mine) {
+  return [this, mine] { return all_gather(mine); };
+}
+
 at::Tensor Peers::meet(const std::vector<at::Tensor>& /*mine*/, const Joint& /*joint*/) {
   fail("Peers", "meet() was called where each replica runs its own backward pass, expected shares_backward()");
 }

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/SequenceNumber.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/stack.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/backward_order.h"
 #include "lockstep/core/batch_statistics.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/sync_batch_norm.h"
@@ -16,70 +23,116 @@
 namespace lockstep::parallel {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Function;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Batch norm of one replica, or of several that share their backward pass, with the same statistics. Their outputs
-/// were computed already, each on its replica's thread; this makes the node.
-struct BatchNormNode : Function<BatchNormNode> {
-  /// `variables` are the x of each replica, then their weights, then their biases, as far as there are any.
-  static variable_list forward(AutogradContext* context, at::TensorList variables, const variable_list& outputs,
-                               bool has_weight, bool has_bias, const BatchStatistics& statistics, Peers* peers) {
-    const size_t replicas = outputs.size();
-    variable_list saved{statistics.mean, statistics.inverse_deviation, statistics.count};
-    saved.insert(saved.end(), variables.begin(),
-                 variables.begin() + static_cast<ptrdiff_t>(replicas * (1 + has_weight)));
-    context->save_for_backward(std::move(saved));
-    context->saved_data["replicas"] = static_cast<int64_t>(replicas);
-    context->saved_data["weight"] = has_weight;
-    context->saved_data["bias"] = has_bias;
-    context->saved_data["bias_type"] = static_cast<int64_t>(variables.back().scalar_type());
-    context->saved_data["peers"] = reinterpret_cast<int64_t>(peers);
-    return outputs;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    require(!at::GradMode::is_enabled(), "batch_norm",
-            "a second gradient was asked for (create_graph), expected the first one alone");
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &mean = saved[0], &inverse = saved[1], &count = saved[2];
-    const size_t replicas = grads.size();
-    const bool has_weight = context->saved_data["weight"].toBool(), has_bias = context->saved_data["bias"].toBool();
-    variable_list own;
-    for (size_t r = 0; r < replicas; ++r) own.push_back(batch_gradient_sums(grads[r], saved[3 + r], mean, inverse));
-    // Without peers in this backward pass their sums are all here.
-    auto* peers = reinterpret_cast<Peers*>(context->saved_data["peers"].toInt());
-    const at::Tensor means = (replicas > 1 ? sum_as_tree(at::stack(own)) : exchange_sums(peers, own[0])) / count;
-
-    variable_list result(replicas * (1 + has_weight + has_bias) + 5);
-    const auto bias_type = static_cast<at::ScalarType>(context->saved_data["bias_type"].toInt());
-    for (size_t r = 0; r < replicas; ++r) {
-      const at::Tensor weight = has_weight ? saved[3 + replicas + r] : at::Tensor();
-      if (context->needs_input_grad(r))
-        result[r] = batch_input_gradient(grads[r], saved[3 + r], mean, inverse, weight, means);
-      if (has_weight) result[replicas + r] = own[r][1].to(weight.scalar_type());
-      if (has_bias) result[replicas * (1 + has_weight) + r] = own[r][0].to(bias_type);
-    }
-    return result;
-  }
-};
-
-/// What one replica brings to the node.
+/// What one replica brings.
 struct Share {
   at::Tensor x, weight, bias, output;
 };
 
-variable_list make_node(const std::vector<Share>& shares, const BatchStatistics& statistics, Peers* peers) {
-  variable_list variables, outputs;
-  const bool has_weight = shares[0].weight.defined(), has_bias = shares[0].bias.defined();
-  for (const Share& share : shares) variables.push_back(share.x);
-  if (has_weight)
-    for (const Share& share : shares) variables.push_back(share.weight);
-  if (has_bias)
-    for (const Share& share : shares) variables.push_back(share.bias);
-  for (const Share& share : shares) outputs.push_back(share.output);
-  return BatchNormNode::apply(at::TensorList(variables), outputs, has_weight, has_bias, statistics, peers);
+/// The backward pass of a batch norm of one replica, or of several that share theirs, with the same statistics. It is
+/// two nodes: the first tells the other replicas the sums over this one's gradients, the second waits for theirs. In
+/// between autograd computes weight gradients, and the replicas need not come to each layer at the same time.
+class InputGradient : public Node {
+ public:
+  InputGradient(uint64_t number, const std::vector<Share>& shares, BatchStatistics statistics)
+      : Node(number), statistics_(std::move(statistics)) {
+    for (const Share& share : shares) {
+      add_input_metadata(share.output);
+      add_next_edge(torch::autograd::impl::gradient_edge(share.x));
+      x_.emplace_back(share.x, /*is_output=*/false);
+      weights_.emplace_back(share.weight, /*is_output=*/false);
+    }
+  }
+
+  void expect(std::function<at::Tensor()> sums) { sums_ = std::move(sums); }
+
+  variable_list apply(variable_list&& grads) override {
+    variable_list result(grads.size());
+    at::Tensor means;
+    for (size_t r = 0; r < grads.size(); ++r) {
+      if (!task_should_compute_output(r)) continue;
+      if (!means.defined()) means = sums_() / statistics_.count;
+      result[r] = batch_input_gradient(grads[r], x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation,
+                                       weights_[r].unpack(), means);
+    }
+    return result;
+  }
+
+  void release_variables() override {
+    for (SavedVariable& x : x_) x.reset_data();
+    for (SavedVariable& weight : weights_) weight.reset_data();
+  }
+
+  at::Tensor sums_of(size_t r, const at::Tensor& grad) const {
+    return batch_gradient_sums(grad, x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation);
+  }
+
+ private:
+  BatchStatistics statistics_;
+  std::vector<SavedVariable> x_, weights_;
+  std::function<at::Tensor()> sums_;
+};
+
+class GradientSums : public Node {
+ public:
+  GradientSums(uint64_t number, const std::vector<Share>& shares, std::shared_ptr<InputGradient> rest, Peers* peers)
+      : Node(number), rest_(std::move(rest)), peers_(peers) {
+    for (size_t r = 0; r < shares.size(); ++r) add_next_edge({rest_, static_cast<uint32_t>(r)});
+    const auto add = [&](at::Tensor Share::*parameter) {
+      if (!(shares[0].*parameter).defined()) return std::optional<at::ScalarType>();
+      for (const Share& share : shares) add_next_edge(torch::autograd::impl::gradient_edge(share.*parameter));
+      return std::optional((shares[0].*parameter).scalar_type());
+    };
+    weight_type_ = add(&Share::weight);
+    bias_type_ = add(&Share::bias);
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    require(!at::GradMode::is_enabled(), "batch_norm",
+            "a second gradient was asked for (create_graph), expected the first one alone");
+    variable_list own;
+    for (size_t r = 0; r < grads.size(); ++r) {
+      if (!grads[r].defined()) grads[r] = input_metadata(r).zeros_like();
+      own.push_back(rest_->sums_of(r, grads[r]));
+    }
+    if (own.size() > 1)  // all replicas there are
+      rest_->expect([sums = sum_as_tree(at::stack(own))] { return sums; });
+    else
+      rest_->expect(begin_exchange_sums(peers_, own[0]));
+    variable_list result = std::move(grads);
+    if (weight_type_)
+      for (const at::Tensor& sums : own) result.push_back(sums[1].to(*weight_type_));
+    if (bias_type_)
+      for (const at::Tensor& sums : own) result.push_back(sums[0].to(*bias_type_));
+    return result;
+  }
+
+ private:
+  std::shared_ptr<InputGradient> rest_;
+  Peers* peers_;
+  std::optional<at::ScalarType> weight_type_, bias_type_;
+};
+
+/// The outputs, with their history. `peers`: whom the backward pass of a single share asks; null where nobody.
+variable_list with_history(const std::vector<Share>& shares, const BatchStatistics& statistics, Peers* peers) {
+  variable_list outputs;
+  bool differentiable = false;
+  for (const Share& share : shares) {
+    outputs.push_back(share.output);
+    differentiable |= torch::autograd::compute_requires_grad(share.x, share.weight, share.bias);
+  }
+  if (!differentiable) return outputs;
+  const auto next = [] { return at::sequence_number::get_and_increment(); };
+  const std::shared_ptr<InputGradient> rest(
+      new InputGradient(peers != nullptr ? waiting_node_number() : next(), shares, statistics),
+      torch::autograd::deleteNode);
+  const std::shared_ptr<GradientSums> sums(
+      new GradientSums(peers != nullptr ? kRunsFirst : next(), shares, rest, peers), torch::autograd::deleteNode);
+  torch::autograd::set_history(outputs, sums);
+  return outputs;
 }
 
 /// The mean over replicas of their batches' statistics, as moments: what ghost batch norm moves to. A share of one row
@@ -122,12 +175,12 @@ at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
     share.output = batch_normalize(x, statistics->mean, statistics->inverse_deviation, weight, bias);
   }
   const bool alone = ghost || peers == nullptr || peers->replicas() == 1;
-  if (alone) return make_node({share}, *statistics, nullptr)[0];
-  if (!peers->shares_backward()) return make_node({share}, *statistics, peers)[0];
+  if (alone) return with_history({share}, *statistics, nullptr)[0];
+  if (!peers->shares_backward()) return with_history({share}, *statistics, peers)[0];
   return peers->meet({x, weight, bias, share.output}, [&](const std::vector<std::vector<at::Tensor>>& brought) {
     std::vector<Share> shares;
     for (const auto& each : brought) shares.push_back({each[0], each[1], each[2], each[3]});
-    return make_node(shares, *statistics, nullptr);
+    return with_history(shares, *statistics, nullptr);
   });
 }
 

@@ -20,6 +20,8 @@ constexpr int kMemory = 8;
 
 Crew::Crew(int64_t members, int64_t permits)
     : members_(members),
+      arrivals_(members, 0),
+      awaits_(members, 0),
       free_(std::min(permits, members)),
       sleeps_(members, false),
       wants_(members, false),
@@ -36,6 +38,11 @@ void Crew::await_turn(int64_t member) {
   turn_[member]->await();
   check_running();
   began_[member] = Clock::now();
+}
+
+// It has come to where it may have to wait.
+void Crew::pause(int64_t member) {
+  took_[member] += (Clock::now() - began_[member] - took_[member]) / kMemory;
 }
 
 bool Crew::hand_over(Turn::Core core) noexcept {
@@ -66,17 +73,26 @@ void Crew::enter(int64_t member) {
   await_turn(member);
 }
 
-void Crew::leave() {
+void Crew::leave(int64_t member) {
   const std::lock_guard lock(mutex_);
   if (!hand_over(Turn::Core::mine)) ++free_;
   ++left_;
-  if (arrived_ > 0 && !stopped_) refuse_to_wait(purpose_);
+  left_after_ = std::min(left_after_, arrivals_[member]);
+  if (stopped_) return;
+  if (arrived_ > 0) refuse_to_wait(purpose_);
+  if (std::ranges::max(awaits_) > left_after_) refuse_to_wait(awaited_);
 }
 
 // Whoever has left never comes.
 void Crew::refuse_to_wait(const char* what) const {
   fail(what, left_, left_ == 1 ? " replica has" : " replicas have",
        " returned while others wait in this call, expected the same calls in the same order on every replica");
+}
+
+// Those who call something else never come either.
+void Crew::require_same_call(bool same, const char* what, const char* other) {
+  require(same, what, "a replica called this while another waits in ", other,
+          ", expected the same calls in the same order on every replica");
 }
 
 uint32_t Crew::wait_for_change(uint32_t seen) const {
@@ -133,10 +149,13 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     const std::lock_guard lock(mutex_);
     check_running();
     if (left_ > 0) refuse_to_wait(what);
-    if (arrived_ == 0) purpose_ = what;
-    require(std::strcmp(purpose_, what) == 0, what, "a replica called this while another waits in ", purpose_,
-            ", expected the same calls in the same order on every replica");
-    took_[member] += (Clock::now() - began_[member] - took_[member]) / kMemory;
+    if (arrived_ == 0) {
+      purpose_ = what;
+      met_after_ = arrivals_[member];
+    }
+    require_same_call(std::strcmp(purpose_, what) == 0, what, purpose_);
+    require_same_call(std::ranges::max(awaits_) <= arrivals_[member], what, awaited_);
+    pause(member);
     meeting = meetings_;
     seen = change_;
     last = ++arrived_ == members_;
@@ -169,6 +188,64 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     if (stage) help(*stage, member, work);
     if (change_ == seen) wait_for_change(seen);
   }
+}
+
+uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void()>& on_last) {
+  uint64_t arrival;
+  {
+    const std::lock_guard lock(mutex_);
+    check_running();
+    arrival = arrivals_[member]++;
+    if (arrival >= left_after_) refuse_to_wait(what);
+    for (const uint64_t arrivals : arrivals_)
+      if (arrivals <= arrival) return arrival;
+  }
+  // Nobody can be the last of the next arrival before this thread has come to it: these run one after the other.
+  try {
+    on_last();
+  } catch (...) {
+    stop(member, std::current_exception());
+  }
+  const std::lock_guard lock(mutex_);
+  check_running();
+  ++complete_;
+  for (int64_t m = 0; m < members_; ++m)
+    if (awaits_[m] != 0 && awaits_[m] <= complete_) {
+      awaits_[m] = 0;
+      if (sleeps_[m]) wants_[m] = true;
+      sleeps_[m] = false;
+    }
+  while (free_ > 0 && hand_over(Turn::Core::any)) --free_;
+  ++change_;
+  change_.notify_all();
+  return arrival;
+}
+
+void Crew::await(int64_t member, uint64_t arrival, const char* what) {
+  const PhaseScope waiting(Phase::wait, what);
+  {
+    const std::lock_guard lock(mutex_);
+    pause(member);
+  }
+  for (;;) {
+    uint32_t seen;
+    bool sleeps;
+    {
+      const std::lock_guard lock(mutex_);
+      check_running();
+      if (complete_ > arrival) break;
+      if (arrival >= left_after_) refuse_to_wait(what);
+      require_same_call(arrived_ == 0 || met_after_ > arrival, what, purpose_);
+      awaits_[member] = arrival + 1;
+      awaited_ = what;
+      seen = change_;
+      sleeps = hand_over(Turn::Core::mine);
+      sleeps_[member] = sleeps;
+    }
+    if (sleeps) return await_turn(member);
+    wait_for_change(seen);
+  }
+  began_[member] = Clock::now();
 }
 
 void Crew::stop(int64_t member, std::exception_ptr error) noexcept {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -50,12 +51,18 @@ class Crew {
   /// A member begins to compute, and has done all it had to do. Throws CrewStopped; leave() throws Error where others
   /// still wait for this member to meet them.
   void enter(int64_t member);
-  void leave();
+  void leave(int64_t member);
 
   /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its job is shared. Returns
   /// when the job is done. Every member must come for the same purpose `what`, or all get an Error that names both.
   /// In timelines the work counts as `work`, the rest as waiting.
   void meet(int64_t member, const char* what, const std::function<Job()>& on_last, Phase work = Phase::exchange);
+
+  /// A meeting in two halves, without work for all. arrive() says that this member has come, and goes on: `on_last`
+  /// runs once, on the thread that comes last. await() returns when it has been run for the arrival with this number.
+  /// Every member arrives the same number of times between two meetings; not every one need wait.
+  uint64_t arrive(int64_t member, const char* what, const std::function<void()>& on_last);
+  void await(int64_t member, uint64_t arrival, const char* what);
 
   /// Makes everyone who waits, now or later, throw CrewStopped. The first call's error is kept.
   void stop(int64_t member, std::exception_ptr error) noexcept;
@@ -74,6 +81,7 @@ class Crew {
   using Clock = std::chrono::steady_clock;
 
   void await_turn(int64_t member);
+  void pause(int64_t member);
   bool hand_over(Turn::Core core) noexcept;
   void publish(Job job);
   void finish();
@@ -81,21 +89,28 @@ class Crew {
   uint32_t wait_for_change(uint32_t seen) const;
   void check_running() const;
   [[noreturn]] void refuse_to_wait(const char* what) const;
+  static void require_same_call(bool same, const char* what, const char* other);
 
   const int64_t members_;
 
   mutable std::mutex mutex_;
   int64_t arrived_ = 0;
   int64_t left_ = 0;
+  uint64_t left_after_ = std::numeric_limits<uint64_t>::max();  // arrivals
   const char* purpose_ = nullptr;
-  uint64_t meetings_ = 0;  // that have ended
+  uint64_t met_after_ = 0;  // arrivals, for the meeting under way
+  uint64_t meetings_ = 0;   // that have ended
+  std::vector<uint64_t> arrivals_;
+  std::vector<uint64_t> awaits_;  // how many arrivals of everyone a member waits for; 0 where it doesn't
+  const char* awaited_ = nullptr;
+  uint64_t complete_ = 0;  // arrivals of everyone
   std::shared_ptr<Stage> stage_;
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
   // Permits: members that could go on are handed one each, whoever computed longest before the last meeting first. What
   // is long begins early, so that those who keep a permit to the end come to it at nearly the same time.
   int64_t free_;
-  std::vector<bool> sleeps_;                 // through the meeting under way, without a permit
+  std::vector<bool> sleeps_;                 // until what it waits for has come, without a permit
   std::vector<bool> wants_;                  // a permit
   std::vector<Clock::time_point> began_;     // to compute
   std::vector<Clock::duration> took_;        // to come to its last meeting

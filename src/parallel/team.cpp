@@ -93,34 +93,74 @@ at::Tensor TeamState::sum_rows(const at::Tensor& rows, const comm::Group& group)
   return nodes[0];
 }
 
-at::Tensor TeamState::gather_rows(const at::Tensor& rows) const {
-  if (!has_other_processes()) return rows;
+RowGathering::RowGathering(const TeamState& team, const at::Tensor& rows) : team_(team), rows_(rows) {
+  if (!team_.has_other_processes()) return;
   int64_t widest = 0;
-  for (int64_t p = 0; p < placement.processes(); ++p) widest = std::max(widest, placement.block(p).size());
+  for (int64_t p = 0; p < placement().processes(); ++p) widest = std::max(widest, placement().block(p).size());
   const auto sent = rows.new_zeros({widest, rows.size(1)});
   sent.narrow(0, 0, rows.size(0)).copy_(rows);
-  const auto all = rows.new_empty({placement.processes() * widest, rows.size(1)});
-  control.all_gather(all, sent).wait();
+  rows_ = rows.new_empty({placement().processes() * widest, rows.size(1)});
+  arriving_ = team_.control.all_gather(rows_, sent);
+}
+
+at::Tensor RowGathering::wait() {
+  if (!arriving_) return rows_;
+  const PhaseScope exchanging(Phase::exchange);
+  arriving_->wait();
+  arriving_.reset();
+  const int64_t widest = rows_.size(0) / placement().processes();
   std::vector<at::Tensor> parts;
-  for (int64_t p = 0; p < placement.processes(); ++p)
-    parts.push_back(all.narrow(0, p * widest, placement.block(p).size()));
-  return at::cat(parts);
+  for (int64_t p = 0; p < placement().processes(); ++p)
+    parts.push_back(rows_.narrow(0, p * widest, placement().block(p).size()));
+  return rows_ = at::cat(parts);
+}
+
+at::Tensor TeamState::gather_rows(const at::Tensor& rows) const {
+  return RowGathering(*this, rows).wait();
+}
+
+std::shared_ptr<AllGather> TeamState::bring(int64_t member, const at::Tensor& row) {
+  const std::lock_guard lock(all_gathers_mutex);
+  const uint64_t number = all_gathers_begun[member]++ - all_gathers_sent;
+  if (number == all_gathers.size()) all_gathers.push_back(std::make_shared<AllGather>(members()));
+  const auto& all_gather = all_gathers[number];
+  all_gather->rows[member] = row;
+  return all_gather;
+}
+
+void TeamState::send_next() {
+  std::shared_ptr<AllGather> next;
+  {
+    const std::lock_guard lock(all_gathers_mutex);
+    next = std::move(all_gathers.front());
+    all_gathers.pop_front();
+    ++all_gathers_sent;
+  }
+  const at::Tensor& first = next->rows[0];
+  for (const at::Tensor& row : next->rows)
+    require(row.sizes() == first.sizes() && row.scalar_type() == first.scalar_type(), "all_gather",
+            "one replica brings ", row.scalar_type(), row.sizes(), ", another ", first.scalar_type(), first.sizes(),
+            ", expected the same on all");
+  next->gathering.emplace(*this, at::stack(next->rows));
 }
 
 at::Tensor CrewPeers::all_gather(const at::Tensor& mine) {
-  require(mine.dim() == 1, "all_gather", "the tensor has sizes ", mine.sizes(), ", expected one dimension");
-  team_.meet<at::Tensor>(member_, "all_gather", mine, [&](std::span<const at::Tensor* const> all) -> Job {
-    std::vector<at::Tensor> rows;
-    for (const auto* one : all) {
-      require(one->sizes() == mine.sizes() && one->scalar_type() == mine.scalar_type(), "all_gather",
-              "one replica brings ", one->scalar_type(), one->sizes(), ", another ", mine.scalar_type(), mine.sizes(),
-              ", expected the same on all");
-      rows.push_back(one->detach());
-    }
-    team_.gathered = team_.gather_rows(at::stack(rows));
-    return {};
+  return begin_all_gather(mine)();
+}
+
+Peers::Gathered CrewPeers::begin_all_gather(const at::Tensor& mine) {
+  constexpr const char* what = "all_gather";
+  require(mine.dim() == 1, what, "the tensor has sizes ", mine.sizes(), ", expected one dimension");
+  const auto brought = team_.bring(member_, mine.detach());
+  const uint64_t arrival = team_.crew->arrive(member_, what, [&] {
+    const PhaseScope exchanging(Phase::exchange);
+    team_.send_next();
   });
-  return team_.gathered;
+  return [this, brought, arrival] {
+    team_.crew->await(member_, arrival, what);
+    const std::lock_guard lock(brought->waiting);
+    return brought->gathering->wait();
+  };
 }
 
 Team Team::create(const TeamOptions& options) {
@@ -187,6 +227,8 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
   team.crew = std::make_unique<Crew>(team.members(), team.permits);
   team.brought.assign(team.members(), nullptr);
+  team.all_gathers_begun.assign(team.members(), 0);
+  team.all_gathers_sent = 0;
   const std::string trace = trace_file(team.options.group.rank(), team.options.group.size());
   team.timelines.clear();
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
@@ -204,7 +246,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
         team.timelines[m].begin_step(0);
         Replica me(state_, m);
         body(me);
-        team.crew->leave();
+        team.crew->leave(m);
       } catch (...) {  // the first counts; those that it stopped come after it
         team.crew->stop(m, std::current_exception());
       }
@@ -214,7 +256,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   if (!trace.empty()) write_spans(team, trace);
   const auto crew = std::move(team.crew);
   team.networks.clear();
-  team.gathered.reset();
+  team.all_gathers.clear();
   team.made.reset();
   team.saved.reset();
   if (!crew->error()) return;

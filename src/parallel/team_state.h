@@ -8,10 +8,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/work.h"
 #include "lockstep/core/flat.h"
 #include "lockstep/core/peers.h"
 #include "lockstep/core/timeline.h"
@@ -41,6 +44,31 @@ struct SharedNetwork {
 };
 
 class OptimizerState;
+struct TeamState;
+
+/// The rows of all processes' replicas, on their way: [replicas, n], from [members, n] of each.
+class RowGathering {
+ public:
+  RowGathering(const TeamState& team, const at::Tensor& rows);
+  /// By one thread at a time.
+  at::Tensor wait();
+
+ private:
+  const Placement& placement() const;
+
+  const TeamState& team_;
+  at::Tensor rows_;
+  std::optional<comm::Work> arriving_;
+};
+
+/// What the replicas of this process bring to one all_gather, and what comes of it.
+struct AllGather {
+  explicit AllGather(int64_t members) : rows(members) {}
+
+  std::vector<at::Tensor> rows;
+  std::optional<RowGathering> gathering;  // once all have come
+  std::mutex waiting;
+};
 
 struct TeamState {
   TeamOptions options;
@@ -58,7 +86,10 @@ struct TeamState {
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
-  at::Tensor gathered;
+  std::mutex all_gathers_mutex;
+  std::deque<std::shared_ptr<AllGather>> all_gathers;  // that some member has not come to yet
+  std::vector<uint64_t> all_gathers_begun;             // by each member
+  uint64_t all_gathers_sent = 0;
   std::shared_ptr<OptimizerState> made;
   std::shared_ptr<const std::map<std::string, at::Tensor>> saved;
 
@@ -81,7 +112,15 @@ struct TeamState {
   at::Tensor sum_rows(const at::Tensor& rows, const comm::Group& group) const;
   /// All rows of all processes, [replicas, n], from [members, n].
   at::Tensor gather_rows(const at::Tensor& rows) const;
+
+  /// A member's part of the next all_gather that it begins, and what all of them do when the last has come.
+  std::shared_ptr<AllGather> bring(int64_t member, const at::Tensor& row);
+  void send_next();
 };
+
+inline const Placement& RowGathering::placement() const {
+  return team_.placement;
+}
 
 /// The replicas as one of them sees them, for synchronised batch norms and for Replica itself.
 class CrewPeers : public Peers {
@@ -90,6 +129,7 @@ class CrewPeers : public Peers {
   int64_t replica() const override { return team_.block.begin + member_; }
   int64_t replicas() const override { return team_.placement.replicas(); }
   at::Tensor all_gather(const at::Tensor& mine) override;
+  Gathered begin_all_gather(const at::Tensor& mine) override;
 
  private:
   TeamState& team_;

@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include "lockstep/core/error.h"
+#include "lockstep/core/peers.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/parallel/team.h"
@@ -53,6 +58,26 @@ TEST(TeamErrors, TurnsDifferentCallsIntoAnError) {
         });
       },
       ThrowsMessage<ReplicaError>(HasSubstr("1 replica has returned while others wait in this call")));
+}
+
+TEST(TeamErrors, NobodyWaitsForWhatAnotherReplicaNeverBrings) {
+  for (const char* devices : {"cpu:1", "cpu:2"}) {
+    const auto team = Team::create({.replicas = 2, .devices = devices});
+    const auto gather_without_the_other = [&](const std::function<void(Replica&)>& other) {
+      team.run([&](Replica& me) {
+        if (me.number() == 1) return other(me);
+        const auto gathered = current_peers()->begin_all_gather(torch::zeros({1}));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        gathered();
+      });
+    };
+    const auto error = ThrowsMessage<ReplicaError>(HasSubstr("expected the same calls in the same order"));
+    EXPECT_THAT([&] { gather_without_the_other([](Replica&) {}); }, error);
+    EXPECT_THAT([&] { gather_without_the_other([](Replica& me) { me.barrier(); }); }, error);
+    EXPECT_THAT(
+        [&] { gather_without_the_other([](Replica& me) { static_cast<void>(me.all_gather(torch::zeros({2}))); }); },
+        ThrowsMessage<ReplicaError>(HasSubstr("expected the same on all")));
+  }
 }
 
 TEST(TeamErrors, SaysWhatIsWrongWithItsOptions) {

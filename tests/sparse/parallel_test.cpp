@@ -7,11 +7,13 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/peers.h"
 #include "lockstep/parallel/functional.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/sync_batch_norm.h"
@@ -169,6 +171,68 @@ TEST(Replicas, WithSynchronisedBatchNormsAreOneNetworkOnTheWholeBatch) {
     EXPECT_TRUE(at::allclose(item.value().grad(), whole.gradients.at(item.key()), 1e-7, 1e-9)) << item.key();
   for (const auto& item : net->named_buffers())
     EXPECT_TRUE(at::allclose(item.value(), whole.buffers.at(item.key()), 1e-9, 1e-12)) << item.key();
+}
+
+/// One of two replicas with the same examples, that notes in which order it is asked for what.
+class NotingPeers : public Peers {
+ public:
+  explicit NotingPeers(std::vector<std::string>& notes) : notes_(notes) {}
+  int64_t replica() const override { return 0; }
+  int64_t replicas() const override { return 2; }
+  at::Tensor all_gather(const at::Tensor& mine) override { return at::stack({mine, mine}); }
+  Gathered begin_all_gather(const at::Tensor& mine) override {
+    notes_.emplace_back("sums leave");
+    return [this, mine] {
+      notes_.emplace_back("sums are needed");
+      return all_gather(mine);
+    };
+  }
+
+ private:
+  std::vector<std::string>& notes_;
+};
+
+TEST(Replicas, ComputeWeightGradientsWhileTheSumsOfABatchNormTravel) {
+  std::vector<std::string> notes;
+  NotingPeers peers(notes);
+  const SparseTensor x = make(2);
+  LayerGeometry layer;
+  layer.region = KernelRegion::hypercube({3, 3, 3}, {1, 1, 1});
+  layer.stride = {1, 1, 1};
+  SparseTensor y = x;
+  std::vector<at::Tensor> kernels;
+  for (int i = 0; i < 3; ++i) {
+    kernels.push_back(at::randn({27, 2, 2}, at::kDouble).requires_grad_());
+    kernels.back().register_hook(
+        [&notes, i](const at::Tensor&) { notes.push_back("gradient of kernel " + std::to_string(i)); });
+    y = convolution(y, kernels.back(), {}, layer);
+    if (i == 2) break;
+    const at::Tensor normalised =
+        parallel::sync_batch_norm(y.features(), {}, {}, {}, {}, 0.1, 1e-5, parallel::BatchNormMode::synchronised, &peers);
+    y = y.with_features(normalised.relu() + 1);
+  }
+  notes.clear();
+  y.features().square().sum().backward();
+  EXPECT_EQ(notes, (std::vector<std::string>{"sums leave", "gradient of kernel 2", "sums are needed", "sums leave",
+                                             "gradient of kernel 1", "sums are needed", "gradient of kernel 0"}));
+}
+
+TEST(Convolutions, WithoutBatchNormsKeepNoGradientsForLater) {
+  std::vector<std::string> notes;
+  const SparseTensor x = make(2);
+  LayerGeometry layer;
+  layer.region = KernelRegion::hypercube({3, 3, 3}, {1, 1, 1});
+  layer.stride = {1, 1, 1};
+  SparseTensor y = x;
+  std::vector<at::Tensor> kernels;
+  for (int i = 0; i < 3; ++i) {
+    kernels.push_back(at::randn({27, 2, 2}, at::kDouble).requires_grad_());
+    kernels.back().register_hook([&notes, i](const at::Tensor&) { notes.push_back("kernel " + std::to_string(i)); });
+    y = convolution(y, kernels.back(), {}, layer);
+    y.features().register_hook([&notes, i](const at::Tensor&) { notes.push_back("output " + std::to_string(i)); });
+  }
+  y.features().square().sum().backward();
+  EXPECT_EQ(notes, (std::vector<std::string>{"output 2", "kernel 2", "output 1", "kernel 1", "output 0", "kernel 0"}));
 }
 
 TEST(Replicas, OfANetworkThatIsNotConvertedHaveStatisticsOfTheirOwn) {

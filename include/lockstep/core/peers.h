@@ -27,6 +27,13 @@ class Peers {
   /// dtype. Throws Error where they differ, CommError or the failed replica's error where one cannot come.
   virtual at::Tensor all_gather(const at::Tensor& mine) = 0;
 
+  /// Waits for what the others bring to an all_gather, and returns all of it.
+  using Gathered = std::function<at::Tensor()>;
+
+  /// all_gather in two halves, for whoever has something else to do in between: this one only brings `mine`. All
+  /// replicas ask for the results, in the same order. Here nothing travels before that.
+  virtual Gathered begin_all_gather(const at::Tensor& mine);
+
   /// Where one call of backward() runs the graphs of all replicas (one controller gathered their outputs), a node that
   /// waited for its peers in its backward pass would wait for ever. There the replicas meet in the forward pass instead
   /// and build one node over all of them, and autograd itself waits for all its gradients. False where each replica
