@@ -15,6 +15,10 @@ thread_local std::optional<uint64_t> before_wait;
 
 }  // namespace
 
+uint64_t early_node_number() {
+  return uint64_t{1} << 63 | at::sequence_number::get_and_increment();
+}
+
 uint64_t waiting_node_number() {
   const uint64_t number = at::sequence_number::get_and_increment();
   before_wait = at::sequence_number::get_and_increment();

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -124,14 +123,8 @@ at::Tensor exchange_moments(Peers* peers, const at::Tensor& mine) {
 }
 
 at::Tensor exchange_sums(Peers* peers, const at::Tensor& mine) {
-  return begin_exchange_sums(peers, mine)();
-}
-
-std::function<at::Tensor()> begin_exchange_sums(Peers* peers, const at::Tensor& mine) {
-  if (peers == nullptr || peers->replicas() == 1) return [mine] { return mine; };
-  return [gathered = peers->begin_all_gather(mine.reshape(-1)), sizes = mine.sizes().vec()] {
-    return sum_as_tree(gathered()).view(sizes);
-  };
+  if (peers == nullptr || peers->replicas() == 1) return mine;
+  return sum_as_tree(peers->all_gather(mine.reshape(-1))).view(mine.sizes());
 }
 
 BatchStatistics::BatchStatistics(const at::Tensor& moments, double epsilon) : mean(moments[1]) {

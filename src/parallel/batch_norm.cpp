@@ -78,8 +78,9 @@ class InputGradient : public Node {
 
 class GradientSums : public Node {
  public:
-  GradientSums(uint64_t number, const std::vector<Share>& shares, std::shared_ptr<InputGradient> rest, Peers* peers)
-      : Node(number), rest_(std::move(rest)), peers_(peers) {
+  GradientSums(uint64_t number, const std::vector<Share>& shares, std::shared_ptr<InputGradient> rest,
+               Peers::GatherRows gather)
+      : Node(number), rest_(std::move(rest)), gather_(std::move(gather)) {
     for (size_t r = 0; r < shares.size(); ++r) add_next_edge({rest_, static_cast<uint32_t>(r)});
     const auto add = [&](at::Tensor Share::*parameter) {
       if (!(shares[0].*parameter).defined()) return std::optional<at::ScalarType>();
@@ -98,10 +99,9 @@ class GradientSums : public Node {
       if (!grads[r].defined()) grads[r] = input_metadata(r).zeros_like();
       own.push_back(rest_->sums_of(r, grads[r]));
     }
-    if (own.size() > 1)  // all replicas there are
-      rest_->expect([sums = sum_as_tree(at::stack(own))] { return sums; });
-    else
-      rest_->expect(begin_exchange_sums(peers_, own[0]));
+    rest_->expect([gathered = gather_(at::stack(own).flatten(1)), sizes = own[0].sizes().vec()] {
+      return sum_as_tree(gathered()).view(sizes);
+    });
     variable_list result = std::move(grads);
     if (weight_type_)
       for (const at::Tensor& sums : own) result.push_back(sums[1].to(*weight_type_));
@@ -112,12 +112,18 @@ class GradientSums : public Node {
 
  private:
   std::shared_ptr<InputGradient> rest_;
-  Peers* peers_;
+  Peers::GatherRows gather_;
   std::optional<at::ScalarType> weight_type_, bias_type_;
 };
 
-/// The outputs, with their history. `peers`: whom the backward pass of a single share asks; null where nobody.
-variable_list with_history(const std::vector<Share>& shares, const BatchStatistics& statistics, Peers* peers) {
+/// In autograd's order.
+struct Numbers {
+  uint64_t input_gradient, sums;
+};
+
+/// The outputs, with their history. `gather` makes the sums of these shares those of all.
+variable_list with_history(const std::vector<Share>& shares, const BatchStatistics& statistics, const Numbers& numbers,
+                           const Peers::GatherRows& gather) {
   variable_list outputs;
   bool differentiable = false;
   for (const Share& share : shares) {
@@ -125,12 +131,10 @@ variable_list with_history(const std::vector<Share>& shares, const BatchStatisti
     differentiable |= torch::autograd::compute_requires_grad(share.x, share.weight, share.bias);
   }
   if (!differentiable) return outputs;
-  const auto next = [] { return at::sequence_number::get_and_increment(); };
-  const std::shared_ptr<InputGradient> rest(
-      new InputGradient(peers != nullptr ? waiting_node_number() : next(), shares, statistics),
-      torch::autograd::deleteNode);
-  const std::shared_ptr<GradientSums> sums(
-      new GradientSums(peers != nullptr ? kRunsFirst : next(), shares, rest, peers), torch::autograd::deleteNode);
+  const std::shared_ptr<InputGradient> rest(new InputGradient(numbers.input_gradient, shares, statistics),
+                                            torch::autograd::deleteNode);
+  const std::shared_ptr<GradientSums> sums(new GradientSums(numbers.sums, shares, rest, gather),
+                                           torch::autograd::deleteNode);
   torch::autograd::set_history(outputs, sums);
   return outputs;
 }
@@ -175,12 +179,21 @@ at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
     share.output = batch_normalize(x, statistics->mean, statistics->inverse_deviation, weight, bias);
   }
   const bool alone = ghost || peers == nullptr || peers->replicas() == 1;
-  if (alone) return with_history({share}, *statistics, nullptr)[0];
-  if (!peers->shares_backward()) return with_history({share}, *statistics, peers)[0];
+  if (alone) {
+    const auto next = [] { return at::sequence_number::get_and_increment(); };
+    return with_history({share}, *statistics, {next(), next()},
+                        [](const at::Tensor& mine) { return [mine] { return mine; }; })[0];
+  }
+  // Counted on this replica's thread: whoever makes the nodes, those of one replica are in the order of its layers.
+  const uint64_t waits = waiting_node_number();
+  const Numbers numbers{.input_gradient = waits, .sums = early_node_number()};
+  if (!peers->shares_backward())
+    return with_history({share}, *statistics, numbers,
+                        [peers](const at::Tensor& mine) { return peers->begin_all_gather(mine[0]); })[0];
   return peers->meet({x, weight, bias, share.output}, [&](const std::vector<std::vector<at::Tensor>>& brought) {
     std::vector<Share> shares;
     for (const auto& each : brought) shares.push_back({each[0], each[1], each[2], each[3]});
-    return with_history(shares, *statistics, nullptr);
+    return with_history(shares, *statistics, numbers, peers->gather_rows());
   });
 }
 

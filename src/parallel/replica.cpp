@@ -89,19 +89,41 @@ Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const Op
   return mine;
 }
 
+// Of a loss that is undefined or has no history there is nothing to compute, but others may be waiting.
+void Replica::differentiate(const at::Tensor& loss, double scale) const {
+  using Root = std::pair<at::Tensor, at::Tensor>;
+  Root mine;
+  if (loss.defined() && loss.requires_grad())
+    mine = {loss, at::full_like(loss, scale, loss.options().requires_grad(false))};
+  if (!state_->team->shares_backward()) {
+    if (mine.first.defined()) torch::autograd::backward({mine.first}, {mine.second});
+    return;
+  }
+  state_->team->meet<Root>(state_->member, "backward", mine, [](std::span<const Root* const> all) -> Job {
+    const PhaseScope computing(Phase::backward);
+    torch::autograd::variable_list roots, gradients;
+    for (const Root* one : all)
+      if (one->first.defined()) {
+        roots.push_back(one->first);
+        gradients.push_back(one->second);
+      }
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);
+    return {};
+  });
+}
+
 void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const {
   require(optimizer.state_ != nullptr, "backward", "the optimiser is empty, expected one made by optimizer()");
   require(weight >= 0, "backward", "weight is ", weight, ", expected 0 or more");
-  if (weight == 0 && !loss.defined()) return;
-  require(loss.defined() && loss.numel() == 1, "backward", "the loss is ",
+  const bool none = weight == 0 && !loss.defined();
+  require(none || (loss.defined() && loss.numel() == 1), "backward", "the loss is ",
           loss.defined() ? text("of sizes ", loss.sizes()) : "undefined", ", expected one number, or weight 0");
+  require(weight == 0 || loss.requires_grad(), "backward",
+          "the loss has no history, expected one that was computed from the network's parameters");
   state_->timeline().enter(Phase::backward);
-  // With weight 0 too: where batch norms are synchronised, the other replicas' backward passes wait for this one's.
-  if (weight > 0 || loss.requires_grad()) {
-    // The gradient of a sum over the share; step() divides by the sum of all weights.
-    const double scale = weight * optimizer.state_->loss_scale();
-    torch::autograd::backward({loss}, {at::full_like(loss, scale, loss.options().requires_grad(false))});
-  }
+  // The gradient of a sum over the share; step() divides by the sum of all weights. With weight 0 too: where batch
+  // norms are synchronised, the other replicas' backward passes wait for this one's.
+  differentiate(loss, weight * optimizer.state_->loss_scale());
   Contribution& mine = optimizer.state_->contribution(state_->member);
   mine.weight += weight;
   if (weight > 0) mine.loss += weight * loss.item<double>();

@@ -163,6 +163,26 @@ Peers::Gathered CrewPeers::begin_all_gather(const at::Tensor& mine) {
   };
 }
 
+Peers::GatherRows CrewPeers::gather_rows() const {
+  return [&team = team_](const at::Tensor& mine) {
+    return [gathering = std::make_shared<RowGathering>(team, mine)] { return gathering->wait(); };
+  };
+}
+
+at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joint) {
+  struct Part {
+    const std::vector<at::Tensor>& tensors;
+    const Joint& joint;
+  };
+  team_.meet<Part>(member_, "a synchronised batch norm", {mine, joint}, [&](std::span<const Part* const> all) -> Job {
+    std::vector<std::vector<at::Tensor>> brought;
+    for (const Part* part : all) brought.push_back(part->tensors);
+    team_.joint_results = all[0]->joint(brought);  // the first one's, whoever comes last
+    return {};
+  });
+  return team_.joint_results[member_];
+}
+
 Team Team::create(const TeamOptions& options) {
   const auto state = std::make_shared<TeamState>();
   state->options = options;
@@ -257,6 +277,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   const auto crew = std::move(team.crew);
   team.networks.clear();
   team.all_gathers.clear();
+  team.joint_results.clear();
   team.made.reset();
   team.saved.reset();
   if (!crew->error()) return;

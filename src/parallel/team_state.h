@@ -86,6 +86,7 @@ struct TeamState {
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
+  std::vector<at::Tensor> joint_results;
   std::mutex all_gathers_mutex;
   std::deque<std::shared_ptr<AllGather>> all_gathers;  // that some member has not come to yet
   std::vector<uint64_t> all_gathers_begun;             // by each member
@@ -107,6 +108,8 @@ struct TeamState {
 
   int64_t members() const { return block.size(); }
   bool has_other_processes() const { return placement.processes() > 1; }
+  /// Autograd's one thread of a GPU runs the backward passes of all replicas here: it must not wait for one of them.
+  bool shares_backward() const { return members() > 1 && (options.shares_backward || device.is_cuda()); }
 
   /// Sums one row a replica of this process, [members, n] float64, with all others' in the tree's order: [n].
   at::Tensor sum_rows(const at::Tensor& rows, const comm::Group& group) const;
@@ -130,6 +133,9 @@ class CrewPeers : public Peers {
   int64_t replicas() const override { return team_.placement.replicas(); }
   at::Tensor all_gather(const at::Tensor& mine) override;
   Gathered begin_all_gather(const at::Tensor& mine) override;
+  bool shares_backward() const override { return team_.shares_backward(); }
+  GatherRows gather_rows() const override;
+  at::Tensor meet(const std::vector<at::Tensor>& mine, const Joint& joint) override;
 
  private:
   TeamState& team_;

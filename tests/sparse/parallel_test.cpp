@@ -207,8 +207,8 @@ TEST(Replicas, ComputeWeightGradientsWhileTheSumsOfABatchNormTravel) {
         [&notes, i](const at::Tensor&) { notes.push_back("gradient of kernel " + std::to_string(i)); });
     y = convolution(y, kernels.back(), {}, layer);
     if (i == 2) break;
-    const at::Tensor normalised =
-        parallel::sync_batch_norm(y.features(), {}, {}, {}, {}, 0.1, 1e-5, parallel::BatchNormMode::synchronised, &peers);
+    const at::Tensor normalised = parallel::sync_batch_norm(y.features(), {}, {}, {}, {}, 0.1, 1e-5,
+                                                            parallel::BatchNormMode::synchronised, &peers);
     y = y.with_features(normalised.relu() + 1);
   }
   notes.clear();
@@ -248,9 +248,10 @@ TEST(Replicas, OfANetworkThatIsNotConvertedHaveStatisticsOfTheirOwn) {
 using State = std::map<std::string, at::Tensor>;
 
 /// Three steps of a team on one batch: what replica 0 holds then.
-State train(int64_t replicas, const std::string& devices, parallel::BatchNormMode mode) {
+State train(int64_t replicas, const std::string& devices, parallel::BatchNormMode mode, bool shares_backward = false) {
   State state;
-  const auto team = parallel::Team::create({.replicas = replicas, .devices = devices, .seed = 3});
+  const auto team =
+      parallel::Team::create({.replicas = replicas, .devices = devices, .seed = 3, .shares_backward = shares_backward});
   team.run([&](parallel::Replica& me) {
     const SparseTensor batch = make(3, at::kFloat);
     const SparseTensor x = parallel::scatter(batch, cpus(static_cast<int>(replicas)))[static_cast<size_t>(me.number())];
@@ -276,8 +277,9 @@ TEST(Team, TrainsASparseNetworkToTheSameBitsInEveryPlacement) {
     const State first = train(8, "cpu:1", mode);
     EXPECT_EQ(first.size(), 27);
     for (const char* devices : {"cpu:2", "cpu:8"})
-      for (const auto& [name, value] : train(8, devices, mode))
-        EXPECT_TRUE(at::equal(value, first.at(name))) << name << " on " << devices;
+      for (const bool shares_backward : {false, true})
+        for (const auto& [name, value] : train(8, devices, mode, shares_backward))
+          EXPECT_TRUE(at::equal(value, first.at(name))) << name << " on " << devices;
   }
 }
 

@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-
 #include "lockstep/core/peers.h"
 
 /// The arithmetic of a synchronised batch norm, dense or sparse: what each replica sends, and how it is put together.
@@ -25,9 +23,6 @@ at::Tensor sum_as_tree(const at::Tensor& all);
 /// itself where there are no peers (null) or only one replica.
 at::Tensor exchange_moments(Peers* peers, const at::Tensor& mine);
 at::Tensor exchange_sums(Peers* peers, const at::Tensor& mine);
-
-/// exchange_sums in two halves: what it returns waits for the others.
-std::function<at::Tensor()> begin_exchange_sums(Peers* peers, const at::Tensor& mine);
 
 /// What a batch norm makes of moments, each [C] in float64.
 struct BatchStatistics {

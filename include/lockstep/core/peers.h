@@ -40,11 +40,17 @@ class Peers {
   /// calls backward() for itself.
   virtual bool shares_backward() const { return false; }
 
+  /// For such a backward pass: begins to gather the rows of all replicas, [replicas, n], given those of the replicas
+  /// that share it. It may be called when these peers are gone.
+  using GatherRows = std::function<Gathered(const at::Tensor& mine)>;
+  virtual GatherRows gather_rows() const;
+
   /// Builds the output [i] of each replica i from what every replica brought, [replicas][n].
   using Joint = std::function<std::vector<at::Tensor>(const std::vector<std::vector<at::Tensor>>& brought)>;
 
-  /// Calls `joint` once, on one replica's thread, when all have come, and returns this replica's output. Only for peers
-  /// that share their backward pass; waits and throws as all_gather does, or with joint's own error on every replica.
+  /// Calls the first replica's `joint` once, on one replica's thread, when all have come, and returns this replica's
+  /// output. Only for peers that share their backward pass; waits and throws as all_gather does, or with joint's own
+  /// error on every replica.
   virtual at::Tensor meet(const std::vector<at::Tensor>& mine, const Joint& joint);
 };
 

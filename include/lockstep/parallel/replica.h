@@ -138,6 +138,7 @@ class Replica {
                                                   const ShareOptions& options);
 
   void collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const;
+  void differentiate(const at::Tensor& loss, double scale) const;
   void compare(const Optimizer& optimizer, bool buffers);
   void begin_step();
 

@@ -35,6 +35,9 @@ struct TeamOptions {
   /// effect there.
   uint64_t seed = 0;
   Order order = Order::canonical;
+  /// One call of autograd's backward() for all replicas of this process, on one thread, so that synchronised batch
+  /// norms need not wait in it. Always so on a GPU; elsewhere it is slower, and gives the same bits.
+  bool shares_backward = false;
 };
 
 /// R replicas and where they run. A value: copies are the same team.

@@ -16,13 +16,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::Node;
+using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 KernelMapPtr saved_kernel_map(AutogradContext* context) {
   return context->saved_data["map"].toCustomClass<KernelMap>();
 }
-
-using torch::autograd::SavedVariable;
 
 /// How a convolution y = x * W was computed, for its gradients. It is linear in x and in W: each gradient is an
 /// operation of the same family, on the transposed map or with the weights transposed.
