@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstdio>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "cli/trial.h"
 #include "lockstep/core/cpu_info.h"
@@ -23,19 +25,26 @@ namespace {
 
 constexpr int64_t kSteps = 12;
 
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
 // One line of the table, with what all its rounds have measured.
 struct Measured {
   int64_t batch;
   int64_t devices;
-  std::vector<double> seconds = {};
+  std::vector<std::vector<double>> seconds = {};  // [timed step][round]
   report::Phases phases = {};
   int phase_rounds = 0;
 
-  double median() const {
-    auto sorted = seconds;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::ranges::nth_element(sorted, middle);
-    return *middle;
+  // Batches of clouds differ in size, but all numbers of devices do the same steps: each step counts, in the middle of
+  // its rounds. A median over steps could be one batch's here and another's there.
+  double seconds_per_step() const {
+    double sum = 0;
+    for (const auto& rounds : seconds) sum += median(rounds);
+    return sum / static_cast<double>(seconds.size());
   }
 };
 
@@ -87,9 +96,10 @@ void measure(Measured& one, const train::Config& config, const std::vector<int64
   train::Config mine = config;
   mine.replicas = replicas_of(config, devices, one.batch);
   const TrialResult result = run_trial(trial_of(mine, one, gpus));
-  const auto& steps = result.step_seconds;
-  one.seconds.insert(one.seconds.end(), steps.begin() + std::min<std::ptrdiff_t>(kWarmUpSteps, std::ssize(steps) - 1),
-                     steps.end());
+  const auto timed =
+      std::span(result.step_seconds).subspan(std::min<size_t>(kWarmUpSteps, result.step_seconds.size() - 1));
+  one.seconds.resize(timed.size());
+  for (size_t step = 0; step < timed.size(); ++step) one.seconds[step].push_back(timed[step]);
   if (!result.phases) return;
   one.phases += *result.phases;
   ++one.phase_rounds;
@@ -102,8 +112,8 @@ std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all) {
     if (one.phase_rounds > 0) one.phases /= one.phase_rounds;
     rows.push_back({.devices = static_cast<int>(one.devices),
                     .batch = one.batch,
-                    .seconds_per_step = one.median(),
-                    .speedup = base->median() / one.median(),
+                    .seconds_per_step = one.seconds_per_step(),
+                    .speedup = base->seconds_per_step() / one.seconds_per_step(),
                     .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt});
   }
   return rows;
@@ -192,11 +202,11 @@ int speedup(const SpeedupOptions& options) {
       measure(one, config, options.devices, gpus);
       if (!config.quiet)
         std::fprintf(stderr, "round %d of %d: batch %ld on %ld: %.1f ms a step\n", round + 1, options.rounds,
-                     static_cast<long>(one.batch), static_cast<long>(one.devices), 1e3 * one.median());
+                     static_cast<long>(one.batch), static_cast<long>(one.devices), 1e3 * one.seconds_per_step());
     }
   const auto rows = rows_of(all);
-  std::printf("%s on %s, median of %zu steps in %d interleaved rounds\n", config.model.c_str(), config.data.c_str(),
-              all[0].seconds.size(), options.rounds);
+  std::printf("%s on %s, mean of %zu steps, each the median of %d interleaved %s\n", config.model.c_str(),
+              config.data.c_str(), all[0].seconds.size(), options.rounds, options.rounds == 1 ? "round" : "rounds");
   print(rows, options, gpus);
   if (!options.json.empty()) report::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
   if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));

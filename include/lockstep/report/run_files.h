@@ -36,8 +36,8 @@ struct RunFolder {
 /// One measurement of how training gets faster with devices, at one global batch size.
 struct SpeedupRow {
   int devices = 1;
-  int64_t batch = 0;                  // of all devices together
-  double seconds_per_step = 0;        // median
+  int64_t batch = 0;  // of all devices together
+  double seconds_per_step = 0;
   double speedup = 1;                 // against one device at the same batch
   std::optional<Phases> phases = {};  // where a step's time went
 

@@ -17,7 +17,7 @@ struct DeviceBlock {
   Registers registers;
 
   template <class Part>
-  LOCKSTEP_HOST_DEVICE void phase(const Part& part) {
+  LOCKSTEP_HOST_DEVICE void phase([[maybe_unused]] const Part& part) {
 #ifdef __CUDA_ARCH__
     part(static_cast<int>(threadIdx.x), registers);
     __syncthreads();
