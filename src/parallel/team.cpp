@@ -10,6 +10,7 @@
 
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/numerics.h"
@@ -180,7 +181,7 @@ at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joi
     team_.joint_results = all[0]->joint(brought);  // the first one's, whoever comes last
     return {};
   });
-  return team_.joint_results[member_];
+  return std::move(team_.joint_results[member_]);
 }
 
 Team Team::create(const TeamOptions& options) {

@@ -192,20 +192,22 @@ class NotingPeers : public Peers {
   std::vector<std::string>& notes_;
 };
 
-TEST(Replicas, ComputeWeightGradientsWhileTheSumsOfABatchNormTravel) {
-  std::vector<std::string> notes;
-  NotingPeers peers(notes);
-  const SparseTensor x = make(2);
+/// x * W of a 3 x 3 x 3 kernel whose gradient notes `name` when it is there.
+SparseTensor noted_convolution(const SparseTensor& x, std::vector<std::string>& notes, const std::string& name) {
+  const at::Tensor kernel = at::randn({27, 2, 2}, at::kDouble).requires_grad_();
+  kernel.register_hook([&notes, name](const at::Tensor&) { notes.push_back(name); });
   LayerGeometry layer;
   layer.region = KernelRegion::hypercube({3, 3, 3}, {1, 1, 1});
   layer.stride = {1, 1, 1};
-  SparseTensor y = x;
-  std::vector<at::Tensor> kernels;
+  return convolution(x, kernel, {}, layer);
+}
+
+TEST(Replicas, ComputeWeightGradientsWhileTheSumsOfABatchNormTravel) {
+  std::vector<std::string> notes;
+  NotingPeers peers(notes);
+  SparseTensor y = make(2);
   for (int i = 0; i < 3; ++i) {
-    kernels.push_back(at::randn({27, 2, 2}, at::kDouble).requires_grad_());
-    kernels.back().register_hook(
-        [&notes, i](const at::Tensor&) { notes.push_back("gradient of kernel " + std::to_string(i)); });
-    y = convolution(y, kernels.back(), {}, layer);
+    y = noted_convolution(y, notes, "gradient of kernel " + std::to_string(i));
     if (i == 2) break;
     const at::Tensor normalised = parallel::sync_batch_norm(y.features(), {}, {}, {}, {}, 0.1, 1e-5,
                                                             parallel::BatchNormMode::synchronised, &peers);
@@ -219,16 +221,9 @@ TEST(Replicas, ComputeWeightGradientsWhileTheSumsOfABatchNormTravel) {
 
 TEST(Convolutions, WithoutBatchNormsKeepNoGradientsForLater) {
   std::vector<std::string> notes;
-  const SparseTensor x = make(2);
-  LayerGeometry layer;
-  layer.region = KernelRegion::hypercube({3, 3, 3}, {1, 1, 1});
-  layer.stride = {1, 1, 1};
-  SparseTensor y = x;
-  std::vector<at::Tensor> kernels;
+  SparseTensor y = make(2);
   for (int i = 0; i < 3; ++i) {
-    kernels.push_back(at::randn({27, 2, 2}, at::kDouble).requires_grad_());
-    kernels.back().register_hook([&notes, i](const at::Tensor&) { notes.push_back("kernel " + std::to_string(i)); });
-    y = convolution(y, kernels.back(), {}, layer);
+    y = noted_convolution(y, notes, "kernel " + std::to_string(i));
     y.features().register_hook([&notes, i](const at::Tensor&) { notes.push_back("output " + std::to_string(i)); });
   }
   y.features().square().sum().backward();
