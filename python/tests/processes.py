@@ -18,6 +18,7 @@ def _run(rank, world, function, arguments, folder):
         dist.init_process_group(
             "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world, timeout=timedelta(seconds=60)
         )
+        dist.barrier()  # who leaves at once breaks the mesh of those that still connect
         result = function(rank, world, *arguments)
         dist.destroy_process_group()
     except BaseException:
