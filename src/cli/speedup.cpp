@@ -31,20 +31,40 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+// What steps took in several rounds.
+class StepTimes {
+ public:
+  void add_round(const TrialResult& result) {
+    const auto timed =
+        std::span(result.step_seconds).subspan(std::min<size_t>(kWarmUpSteps, result.step_seconds.size() - 1));
+    seconds_.resize(timed.size());
+    for (size_t step = 0; step < timed.size(); ++step) seconds_[step].push_back(timed[step]);
+  }
+  bool empty() const { return seconds_.empty(); }
+  size_t steps() const { return seconds_.size(); }
+  // Batches of clouds differ in size, but all numbers of devices do the same steps: each step counts, in the middle of
+  // its rounds. A median over steps could be one batch's here and another's there.
+  double mean() const {
+    double sum = 0;
+    for (const auto& rounds : seconds_) sum += median(rounds);
+    return sum / static_cast<double>(seconds_.size());
+  }
+
+ private:
+  std::vector<std::vector<double>> seconds_;  // [timed step][round]
+};
+
 // One line of the table, with what all its rounds have measured.
 struct Measured {
   int64_t batch;
   int64_t devices;
-  std::vector<std::vector<double>> seconds = {};  // [timed step][round]
+  StepTimes together = {};
+  StepTimes apart = {};  // of as many trainings as devices; one device is that already
   report::Phases phases = {};
   int phase_rounds = 0;
 
-  // Batches of clouds differ in size, but all numbers of devices do the same steps: each step counts, in the middle of
-  // its rounds. A median over steps could be one batch's here and another's there.
-  double seconds_per_step() const {
-    double sum = 0;
-    for (const auto& rounds : seconds) sum += median(rounds);
-    return sum / static_cast<double>(seconds.size());
+  double steps_apart_per_second() const {
+    return static_cast<double>(devices) / (apart.empty() ? together : apart).mean();
   }
 };
 
@@ -92,29 +112,35 @@ int64_t replicas_of(const train::Config& config, const std::vector<int64_t>& dev
                            static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch))));
 }
 
-void measure(Measured& one, const train::Config& config, const std::vector<int64_t>& devices, bool gpus) {
+void measure(Measured& one, const train::Config& config, const SpeedupOptions& options, bool gpus) {
   train::Config mine = config;
-  mine.replicas = replicas_of(config, devices, one.batch);
-  const TrialResult result = run_trial(trial_of(mine, one, gpus));
-  const auto timed =
-      std::span(result.step_seconds).subspan(std::min<size_t>(kWarmUpSteps, result.step_seconds.size() - 1));
-  one.seconds.resize(timed.size());
-  for (size_t step = 0; step < timed.size(); ++step) one.seconds[step].push_back(timed[step]);
+  mine.replicas = replicas_of(config, options.devices, one.batch);
+  Trial trial = trial_of(mine, one, gpus);
+  const TrialResult result = run_trial(trial);
+  one.together.add_round(result);
+  if (options.apart && one.devices > 1) {
+    trial.apart = true;
+    trial.processes = static_cast<int>(one.devices);
+    if (!gpus) trial.config.devices = "cpu:1";
+    one.apart.add_round(run_trial(trial));
+  }
   if (!result.phases) return;
   one.phases += *result.phases;
   ++one.phase_rounds;
 }
 
-std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all) {
+std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) {
   std::vector<report::SpeedupRow> rows;
   for (Measured& one : all) {
     const auto base = std::ranges::find_if(all, [&](const Measured& other) { return other.batch == one.batch; });
     if (one.phase_rounds > 0) one.phases /= one.phase_rounds;
-    rows.push_back({.devices = static_cast<int>(one.devices),
-                    .batch = one.batch,
-                    .seconds_per_step = one.seconds_per_step(),
-                    .speedup = base->seconds_per_step() / one.seconds_per_step(),
-                    .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt});
+    rows.push_back(
+        {.devices = static_cast<int>(one.devices),
+         .batch = one.batch,
+         .seconds_per_step = one.together.mean(),
+         .speedup = base->together.mean() / one.together.mean(),
+         .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt,
+         .apart = apart ? std::optional(one.steps_apart_per_second() / base->steps_apart_per_second()) : std::nullopt});
   }
   return rows;
 }
@@ -132,17 +158,19 @@ report::Cell cores_of(int64_t devices, bool gpus) {
 report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
   const auto milliseconds = [](double seconds) { return report::fixed(1e3 * seconds, 2); };
   const auto percent = [](double part) { return report::fixed(100 * part, 1); };
-  report::Table table({{"devices"},
-                       {"batch"},
-                       {"batch per device", "", [](double value) { return report::compact(value, 4); }},
-                       {"time per iteration", "ms", milliseconds},
-                       {"speedup", "", shown_speedup},
-                       {"ideal", "", [](double value) { return report::compact(value, 3); }},
-                       {"waiting for data", "%", percent},
-                       {"communication", "%", percent},
-                       {"imbalance", "%", percent},
-                       {"update", "%", percent},
-                       {"cores"}});
+  std::vector<report::Column> columns{{"devices"},
+                                      {"batch"},
+                                      {"batch per device", "", [](double value) { return report::compact(value, 4); }},
+                                      {"time per iteration", "ms", milliseconds},
+                                      {"speedup", "", shown_speedup},
+                                      {"ideal", "", [](double value) { return report::compact(value, 3); }},
+                                      {"waiting for data", "%", percent},
+                                      {"communication", "%", percent},
+                                      {"imbalance", "%", percent},
+                                      {"update", "%", percent},
+                                      {"cores"}};
+  if (rows[0].apart) columns.push_back({"apart", "", shown_speedup});
+  report::Table table(std::move(columns));
   for (const auto& row : rows) {
     const auto base = std::ranges::find(rows, row.batch, &report::SpeedupRow::batch);
     std::vector<report::Cell> cells{
@@ -156,6 +184,7 @@ report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
       cells.resize(10);
     }
     cells.emplace_back(cores_of(row.devices, gpus));
+    if (row.apart) cells.emplace_back(*row.apart);
     table.add(std::move(cells));
   }
   return table;
@@ -199,14 +228,17 @@ int speedup(const SpeedupOptions& options) {
   // Rounds take turns, so that what else the machine does falls on all alike.
   for (int round = 0; round < options.rounds; ++round)
     for (Measured& one : all) {
-      measure(one, config, options.devices, gpus);
-      if (!config.quiet)
-        std::fprintf(stderr, "round %d of %d: batch %ld on %ld: %.1f ms a step\n", round + 1, options.rounds,
-                     static_cast<long>(one.batch), static_cast<long>(one.devices), 1e3 * one.seconds_per_step());
+      measure(one, config, options, gpus);
+      if (config.quiet) continue;
+      const std::string apart =
+          one.apart.empty() ? "" : text(", apart ", report::fixed(1e3 * one.apart.mean(), 1), " ms");
+      std::fprintf(stderr, "round %d of %d: batch %ld on %ld: %.1f ms a step%s\n", round + 1, options.rounds,
+                   static_cast<long>(one.batch), static_cast<long>(one.devices), 1e3 * one.together.mean(),
+                   apart.c_str());
     }
-  const auto rows = rows_of(all);
+  const auto rows = rows_of(all, options.apart);
   std::printf("%s on %s, mean of %zu steps, each the median of %d interleaved %s\n", config.model.c_str(),
-              config.data.c_str(), all[0].seconds.size(), options.rounds, options.rounds == 1 ? "round" : "rounds");
+              config.data.c_str(), all[0].together.steps(), options.rounds, options.rounds == 1 ? "round" : "rounds");
   print(rows, options, gpus);
   if (!options.json.empty()) report::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
   if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));
@@ -225,6 +257,11 @@ void setup_speedup(CLI::App& app, Command& chosen) {
       ->delimiter(',')
       ->group("Measure");
   command->add_option("--rounds", options->rounds, "Rounds over all of them; default 3")->group("Measure");
+  command
+      ->add_flag(
+          "--apart", options->apart,
+          "Also as many trainings as devices at once, a device each and nothing in common: what the machine gives")
+      ->group("Measure");
   command->add_option("--json", options->json, "The table as JSON into this file")->group("Measure");
   command->add_option("--chart", options->chart, "STEM.svg and STEM.png, with the ideal line")->group("Measure");
   command->callback([options, &chosen] { chosen = [options] { return speedup(*options); }; });

@@ -15,6 +15,7 @@ struct SpeedupOptions {
   std::vector<int64_t> batches;
   std::vector<int64_t> devices;
   int rounds = 3;
+  bool apart = false;
   std::string json;
   std::string chart;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/trial.h"
 
+#include <ATen/ops/from_blob.h>
 #include <stdlib.h>
 
 #include <CLI/App.hpp>
@@ -27,6 +28,7 @@ using Json = nlohmann::ordered_json;
 struct TrialOptions {
   std::string config;
   std::string result;
+  bool apart = false;
   bool hashes = false;
   bool evaluated = false;
 };
@@ -77,6 +79,13 @@ class Recording {
     last_ = std::chrono::steady_clock::now();
   }
 
+  // The mean over trainings side by side.
+  void average(const comm::Group& trainings) {
+    trainings
+        .all_reduce(at::from_blob(seconds_.data(), static_cast<int64_t>(seconds_.size()), at::kDouble), ReduceOp::mean)
+        .wait();
+  }
+
   Json json(const train::Trainer& trainer, const train::Outcome& outcome) const {
     Json out{{"placement", trainer.describe()},
              {"batch", trainer.config().batch},
@@ -111,15 +120,18 @@ class Recording {
 int run_one(const TrialOptions& options) {
   train::Config config;
   train::read_toml_file(config, options.config);
-  const comm::Group group = comm::connect();
+  const comm::Group all = comm::connect();
+  if (options.apart && config.devices == "cuda") config.devices = text("cuda:", comm::read_environment().local_rank);
   auto task = train::make_task(config);
   if (!options.evaluated) task.test.reset();
-  train::Trainer trainer(config, std::move(task), group);
+  train::Trainer trainer(config, std::move(task), options.apart ? all.split(-1) : all);
+  all.barrier().wait();
   Recording recording(options.hashes);
   trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
   const auto outcome = trainer.run();
-  if (group.rank() == 0) report::write_file_atomically(options.result, recording.json(trainer, outcome).dump());
-  group.finish();
+  if (options.apart) recording.average(all);
+  if (all.rank() == 0) report::write_file_atomically(options.result, recording.json(trainer, outcome).dump());
+  all.finish();
   return 0;
 }
 
@@ -164,6 +176,7 @@ TrialResult run_trial(const Trial& trial) {
   run_options.program = {"/proc/self/exe", "trial",
                          "--config",       folder.file("config.toml").string(),
                          "--result",       folder.file("result.json").string()};
+  if (trial.apart) run_options.program.emplace_back("--apart");
   if (trial.hashes) run_options.program.emplace_back("--hashes");
   if (trial.evaluated) run_options.program.emplace_back("--evaluated");
   const int code = run(run_options);
@@ -177,6 +190,7 @@ void setup_trial(CLI::App& app, Command& chosen) {
   command->group("");  // not for people
   command->add_option("--config", options->config)->required();
   command->add_option("--result", options->result)->required();
+  command->add_flag("--apart", options->apart);
   command->add_flag("--hashes", options->hashes);
   command->add_flag("--evaluated", options->evaluated);
   command->callback([options, &chosen] { chosen = [options] { return run_one(*options); }; });

@@ -17,6 +17,7 @@ namespace lockstep::cli {
 struct Trial {
   train::Config config;
   int processes = 1;
+  bool apart = false;      // each process trains by itself, on a device of its own, at the same time
   bool hashes = false;     // of every tensor after every step
   bool evaluated = false;  // on the test set, at the end
 };

@@ -19,7 +19,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int64_t kReplicas = 8;
-constexpr int64_t kSteps = 20;
+constexpr int64_t kComparedSteps = 20;
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> out;
@@ -75,7 +75,7 @@ train::Config config_of(const VerifyOptions& options) {
   std::vector<std::string> given;
   train::Config config = options.config.resolve(given);
   const auto is_given = [&](const char* name) { return std::ranges::count(given, name) > 0; };
-  if (!is_given("steps")) config.steps = kSteps;
+  if (!is_given("steps")) config.steps = kComparedSteps;
   if (!is_given("epochs")) config.epochs = 0;
   if (!is_given("replicas")) config.replicas = kReplicas;
   if (!is_given("batch"))

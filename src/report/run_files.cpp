@@ -16,6 +16,7 @@ Json speedup_to_json(const SpeedupRow& row) {
             {"batch", row.batch},
             {"seconds_per_step", finite(row.seconds_per_step)},
             {"speedup", finite(row.speedup)}};
+  if (row.apart) json["apart"] = finite(*row.apart);
   if (row.phases) json["phases"] = phases_to_json(*row.phases);
   return json;
 }
@@ -26,6 +27,7 @@ SpeedupRow speedup_from_json(const JsonObject& object) {
   row.batch = object.integer("batch").value_or(0);
   row.seconds_per_step = object.number("seconds_per_step").value_or(0);
   row.speedup = object.number("speedup").value_or(1);
+  row.apart = object.number("apart");
   if (const Json* phases = object.object("phases"))
     row.phases = phases_from_json(JsonObject(*phases, object.operation(), object.where() + ": phases"));
   return row;

@@ -284,8 +284,8 @@ TEST(Verify, PlacementsThatMakeNoSenseAreNamed) {
 TEST(Speedup, PrintsATableAndWritesJsonAndAChart) {
   const TemporaryFolder folder;
   const Ended ended = run_program({"speedup", "mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "16,32", "--devices",
-                                   "1,2", "--rounds", "1", "--steps", "5", "--json", folder.file("table.json"),
-                                   "--chart", folder.file("chart")});
+                                   "1,2", "--rounds", "1", "--steps", "5", "--apart", "--json",
+                                   folder.file("table.json"), "--chart", folder.file("chart")});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, AllOf(HasSubstr("batch per device"), HasSubstr("speedup"), HasSubstr("ideal")));
   EXPECT_THAT(ended.out, ContainsRegex("over all batch sizes\n\ndevices  mean speedup  ideal  cores\n"
@@ -300,6 +300,8 @@ TEST(Speedup, PrintsATableAndWritesJsonAndAChart) {
   EXPECT_EQ(rows[1]["ideal"], 2);
   EXPECT_EQ(rows[0]["cores"], "own");
   EXPECT_EQ(rows[0]["speedup"], 1);
+  EXPECT_EQ(rows[0]["apart"], 1);
+  EXPECT_GT(rows[3]["apart"].get<double>(), 0);
   EXPECT_GT(rows[3]["time per iteration"].get<double>(), 0);
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.svg")));
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.png")));

@@ -40,6 +40,7 @@ struct SpeedupRow {
   double seconds_per_step = 0;
   double speedup = 1;                 // against one device at the same batch
   std::optional<Phases> phases = {};  // where a step's time went
+  std::optional<double> apart = {};   // of as many trainings on a device each that have nothing in common
 
   bool operator==(const SpeedupRow&) const = default;
 };
