@@ -34,7 +34,7 @@ if(LOCKSTEP_COVERAGE)
 endif()
 
 # Precompiled headers: one without torch, and one for each kind of layer that sees more of it: tensors (10 seconds to
-# parse), modules (25), networks (35). A source pays for the one it reuses as well: 1, 2.5 and 5 seconds, for templates
+# parse), modules (25), networks (30). A source pays for the one it reuses as well: 1, 2.5 and 3 seconds, for templates
 # that GCC instantiates anew in each, so a target takes the least that it needs.
 foreach(name plain tensor module network)
   add_library(lockstep_${name}_pch OBJECT "${CMAKE_CURRENT_LIST_DIR}/pch.cpp")
@@ -56,13 +56,13 @@ function(lockstep_reuse_pch target)
   endif()
 endfunction()
 
-# lockstep_compile_together(TARGET): four sources in one compiler run, most of whose time goes into torch's headers and
-# what GCC instantiates of them for every source. So what is local to a source has a name of its own among its
-# neighbours. Sources with flags of their own are compiled apart. clang-tidy, whose build has no precompiled headers,
-# reads each source by itself.
+# lockstep_compile_together(TARGET): several sources in one compiler run, most of whose time goes into torch's headers
+# and what GCC instantiates of them for every source: many (LOCKSTEP_TOGETHER) build faster from nothing, few after an
+# edit. So what is local to a source has a name of its own among its neighbours. Sources with flags of their own are
+# compiled apart. clang-tidy, whose build has no precompiled headers, reads each source by itself.
 function(lockstep_compile_together target)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_TOGETHER})
     # GCC takes a source that another one includes for a header.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
@@ -113,10 +113,15 @@ function(lockstep_source_headers)
   set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS ${ARG_HEADERS})
 endfunction()
 
+# lockstep_compile_apart(a.cpp ...): sources that share a run of the compiler with no other.
+function(lockstep_compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # lockstep_kernels(TARGET a.cu ...): CUDA kernels, each compiled apart by every CMake.
 function(lockstep_kernels target)
   target_sources(${target} PRIVATE ${ARGN})
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  lockstep_compile_apart(${ARGN})
 endfunction()
 
 # lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.
@@ -136,7 +141,8 @@ function(lockstep_isa_sources target)
       target_include_directories(${object} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}/tests")
       target_compile_definitions(${object} PRIVATE LOCKSTEP_ISA=isa_${level})
-      target_compile_options(${object} PRIVATE -O3 -ffp-contract=off)
+      # Under sanitizers nobody waits for what they compute, but everybody for the compiler.
+      target_compile_options(${object} PRIVATE $<$<NOT:$<BOOL:${LOCKSTEP_SANITIZE}>>:-O3> -ffp-contract=off)
       if(level STREQUAL "avx2")
         target_compile_options(${object} PRIVATE -mavx2 -mfma -mf16c)
       elseif(level STREQUAL "avx512")

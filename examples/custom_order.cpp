@@ -4,7 +4,9 @@
 // the order is, the ledger finds each example used once, and the weights are the same on any number of devices.
 //
 //     custom_order fashion-mnist 2 cpu:2       data, epochs, devices
-#include <torch/nn.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -4,7 +4,11 @@
 // in the order of the tree over replicas, so the figure has the same digits on any number of devices.
 //
 //     frechet fashion-mnist cpu:2              data, devices
-#include <torch/nn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
 
 #include <cstdio>
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network of one's own, trained by the library's trainer: checkpoints, curves, progress, resumed runs, any placement.
 //   train_your_own [DATA] [EPOCHS] [DEVICES] [FOLDER]
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdio>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our batch norm, forward and backward, against torch's on one thread: the price of a layer that could be synchronised.
-#include <torch/nn.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <chrono>
 #include <cstdio>

@@ -3,8 +3,8 @@
 // against PyTorch's DistributedDataParallel over Gloo and against one process with two intra-op threads. Every
 // contender is a process (or two) of its own, as users run them; they take turns, so that what else the machine does
 // meets all alike.
-#include <torch/nn.h>
-#include <torch/optim.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/sgd.h>
 
 #include <chrono>
 #include <cstdio>

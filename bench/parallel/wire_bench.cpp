@@ -2,7 +2,7 @@
 // What compressing gradients costs and saves: LeNet on Fashion-MNIST, one epoch with each wire, two processes. Loss,
 // accuracy on the test set, bytes between processes.
 //   parallel_wire_bench [--data FOLDER] [--json FILE]
-#include <torch/nn.h>
+#include <torch/nn/functional/loss.h>
 #include <zlib.h>
 
 #include <chrono>

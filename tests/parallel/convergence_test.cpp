@@ -2,7 +2,6 @@
 // Every wire trains: LeNet learns a set of noisy patterns nearly as well as with whole gradients.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
 
 #include "lockstep/core/numerics.h"
 #include "lockstep/parallel/replica.h"

@@ -2,7 +2,7 @@
 // An optimiser's state divided over processes: the same bits, the same checkpoints, a part of the memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/numerics.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include <memory>
 #include <string>

@@ -2,7 +2,7 @@
 // One call of backward() for all replicas of a process, as a GPU needs it: the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/linear.h>
 
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"

@@ -17,7 +17,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <chrono>
 #include <numeric>

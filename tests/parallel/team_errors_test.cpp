@@ -2,7 +2,10 @@
 // What a team says to its caller's mistakes, and what becomes of the others when a replica fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <chrono>
 #include <functional>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline of a run: its spans nest and cover the steps.
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
 #include <filesystem>
