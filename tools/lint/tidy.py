@@ -13,7 +13,7 @@ import sys
 
 import files
 
-MAX_SOURCES = 24
+MAX_SOURCES = 16
 
 
 def changed_files(root: pathlib.Path) -> list[str]:
