@@ -141,8 +141,11 @@ function(lockstep_isa_sources target)
       target_include_directories(${object} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}/tests")
       target_compile_definitions(${object} PRIVATE LOCKSTEP_ISA=isa_${level})
+      target_compile_options(${object} PRIVATE -ffp-contract=off)
       # Under sanitizers nobody waits for what they compute, but everybody for the compiler.
-      target_compile_options(${object} PRIVATE $<$<NOT:$<BOOL:${LOCKSTEP_SANITIZE}>>:-O3> -ffp-contract=off)
+      if(NOT LOCKSTEP_SANITIZE)
+        target_compile_options(${object} PRIVATE -O3)
+      endif()
       if(level STREQUAL "avx2")
         target_compile_options(${object} PRIVATE -mavx2 -mfma -mf16c)
       elseif(level STREQUAL "avx512")
