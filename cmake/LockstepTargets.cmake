@@ -33,8 +33,8 @@ if(LOCKSTEP_COVERAGE)
   target_link_options(lockstep_flags INTERFACE --coverage)
 endif()
 
-# Precompiled headers: one without torch, and one for each kind of layer that sees more of it: tensors (10 seconds to
-# parse), modules (25), networks (30). A source pays for the one it reuses as well: 1, 2.5 and 3 seconds, for templates
+# Precompiled headers: one without torch, and one for each kind of layer that sees more of it: tensors (18 seconds
+# to parse), modules (37), networks (42). A source pays for the one it reuses as well: 2, 5 and 6 seconds, for templates
 # that GCC instantiates anew in each, so a target takes the least that it needs.
 foreach(name plain tensor module network)
   add_library(lockstep_${name}_pch OBJECT "${CMAKE_CURRENT_LIST_DIR}/pch.cpp")

@@ -125,7 +125,7 @@ int run_one(const TrialOptions& options) {
   auto task = train::make_task(config);
   if (!options.evaluated) task.test.reset();
   train::Trainer trainer(config, std::move(task), options.apart ? all.split(-1) : all);
-  all.barrier().wait();
+  if (options.apart) all.barrier().wait();  // they begin together
   Recording recording(options.hashes);
   trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
   const auto outcome = trainer.run();
