@@ -7,7 +7,8 @@ function(run)
 endfunction()
 
 set(folder "${LOCKSTEP_BUILD}/tests/package/${PROGRAM}")
-set(arguments -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_COMPILER=${COMPILER} -D
+# Without optimisation as in a debug build, but not -g, which doubles the time that torch's headers take.
+set(arguments -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D CMAKE_CXX_COMPILER=${COMPILER} -D
               CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 
 if(WAY STREQUAL "find_package")
@@ -18,7 +19,7 @@ if(WAY STREQUAL "find_package")
 else()
   # Kept from run to run: what did not change is not compiled again.
   list(APPEND arguments -D LOCKSTEP_SOURCE=${LOCKSTEP_SOURCE} -D LOCKSTEP_TORCH=${LOCKSTEP_TORCH} -D LOCKSTEP_CUDA=OFF
-       -D LOCKSTEP_MPI=OFF)
+       -D LOCKSTEP_MPI=OFF -D LOCKSTEP_TOGETHER=12)
 endif()
 
 run(${CMAKE_COMMAND} -S "${PROJECT}" -B "${folder}/build" ${arguments})

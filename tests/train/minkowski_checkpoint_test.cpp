@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <memory>
 
 #include "lockstep/core/error.h"
 #include "lockstep/models/sparse/minkunet.h"
@@ -61,14 +62,20 @@ SlowCloud slow_minkunet34c(const SlowNetwork& layers, const SlowCloud& x) {
 
 class MinkowskiCheckpoint : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (access(LOCKSTEP_TORCH_PYTHON, X_OK) != 0) GTEST_SKIP() << "no " << LOCKSTEP_TORCH_PYTHON;
+  static void SetUpTestSuite() {
+    if (access(LOCKSTEP_TORCH_PYTHON, X_OK) != 0) return;
+    folder_ = std::make_unique<test::TemporaryFolder>();
+    file_ = folder_->file("minkunet34c.pth");
     const std::string command = text("'", LOCKSTEP_TORCH_PYTHON, "' '", LOCKSTEP_MINKOWSKI_CHECKPOINT_PY, "' '",
                                      LOCKSTEP_GOLDEN, "/minkunet34c-state-dict.txt' '", file_, "'");
     ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(bugprone-command-processor)
   }
-  const test::TemporaryFolder folder_;
-  const std::string file_ = folder_.file("minkunet34c.pth");
+  static void TearDownTestSuite() { folder_.reset(); }
+  void SetUp() override {
+    if (!folder_) GTEST_SKIP() << "no " << LOCKSTEP_TORCH_PYTHON;
+  }
+  static inline std::unique_ptr<test::TemporaryFolder> folder_;
+  static inline std::string file_;
 };
 
 TEST_F(MinkowskiCheckpoint, OfMinkUNet34CComputesWhatItsDefinitionSays) {
