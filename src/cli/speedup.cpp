@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -34,11 +35,13 @@ double median(std::vector<double> values) {
 // What steps took in several rounds.
 class StepTimes {
  public:
-  void add_round(const TrialResult& result) {
+  /// Its own mean.
+  double add_round(const TrialResult& result) {
     const auto timed =
         std::span(result.step_seconds).subspan(std::min<size_t>(kWarmUpSteps, result.step_seconds.size() - 1));
     seconds_.resize(timed.size());
     for (size_t step = 0; step < timed.size(); ++step) seconds_[step].push_back(timed[step]);
+    return std::reduce(timed.begin(), timed.end()) / static_cast<double>(timed.size());
   }
   bool empty() const { return seconds_.empty(); }
   size_t steps() const { return seconds_.size(); }
@@ -112,21 +115,25 @@ int64_t replicas_of(const train::Config& config, const std::vector<int64_t>& dev
                            static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch))));
 }
 
-void measure(Measured& one, const train::Config& config, const SpeedupOptions& options, bool gpus) {
+/// One round of it; what came out, in words.
+std::string measure(Measured& one, const train::Config& config, const SpeedupOptions& options, bool gpus) {
   train::Config mine = config;
   mine.replicas = replicas_of(config, options.devices, one.batch);
   Trial trial = trial_of(mine, one, gpus);
   const TrialResult result = run_trial(trial);
-  one.together.add_round(result);
+  const auto milliseconds = [](double seconds) { return report::fixed(1e3 * seconds, 1) + " ms"; };
+  std::string found = milliseconds(one.together.add_round(result)) + " a step";
   if (options.apart && one.devices > 1) {
     trial.apart = true;
     trial.processes = static_cast<int>(one.devices);
     if (!gpus) trial.config.devices = "cpu:1";
-    one.apart.add_round(run_trial(trial));
+    found += ", apart " + milliseconds(one.apart.add_round(run_trial(trial)));
   }
-  if (!result.phases) return;
-  one.phases += *result.phases;
-  ++one.phase_rounds;
+  if (result.phases) {
+    one.phases += *result.phases;
+    ++one.phase_rounds;
+  }
+  return found;
 }
 
 std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) {
@@ -228,13 +235,10 @@ int speedup(const SpeedupOptions& options) {
   // Rounds take turns, so that what else the machine does falls on all alike.
   for (int round = 0; round < options.rounds; ++round)
     for (Measured& one : all) {
-      measure(one, config, options, gpus);
-      if (config.quiet) continue;
-      const std::string apart =
-          one.apart.empty() ? "" : text(", apart ", report::fixed(1e3 * one.apart.mean(), 1), " ms");
-      std::fprintf(stderr, "round %d of %d: batch %ld on %ld: %.1f ms a step%s\n", round + 1, options.rounds,
-                   static_cast<long>(one.batch), static_cast<long>(one.devices), 1e3 * one.together.mean(),
-                   apart.c_str());
+      const std::string found = measure(one, config, options, gpus);
+      if (!config.quiet)
+        std::fprintf(stderr, "round %d of %d: batch %ld on %ld: %s\n", round + 1, options.rounds,
+                     static_cast<long>(one.batch), static_cast<long>(one.devices), found.c_str());
     }
   const auto rows = rows_of(all, options.apart);
   std::printf("%s on %s, mean of %zu steps, each the median of %d interleaved %s\n", config.model.c_str(),
