@@ -27,7 +27,6 @@ namespace lockstep::models {
 namespace {
 
 using sparse::SparseTensor;
-using sparse::test::Point;
 
 constexpr int64_t kReplicas = 4, kClasses = 5;
 constexpr double kTolerance = 1e-10;

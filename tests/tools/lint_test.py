@@ -80,6 +80,17 @@ class Text(unittest.TestCase):
                     good + "void y() { at::parallel_for(0, 1, 1, z); }\n", good + "#include <ATen/ATen.h>\n"):
             self.assertEqual(len(text.check_file(path, bad)), 1, bad)
 
+    def test_a_name_that_a_source_brings_in_and_never_uses_is_found_with_its_line(self):
+        path = pathlib.PurePath("src/core/x.cpp")
+        used = LICENCE + "using std::size_t;\nnamespace s = std;\nusing A = int;\ns::size_t f(A);\nsize_t g;\n"
+        self.assertEqual(text.check_file(path, used), [])
+        for line in ("using a::idle;", "  using typename A::idle;", "using idle = a::b<int>;", "namespace idle = a::b;"):
+            for mention in ("", "// idle\n", '#include "idle.h"\n', 'auto z = "\\"idle";\n'):
+                found = text.check_file(path, used + mention + line + "\n")
+                self.assertEqual([problem.rpartition(":")[2] for problem in found], [" idle is never used"], line)
+            self.assertIn("src/core/x.cpp:7: ", text.check_file(path, used + line + "\n")[0])
+            self.assertEqual(text.check_file(path, used + line + "\nidle w;\n"), [])
+
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):
         page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n"
         with project({"a.cpp": LICENCE + "// What it is.\nint a;\n", "page.md": page}) as folder:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Licence lines, stray white space, loops that would not be parallel, files that grew too long, and examples in the
-pages that differ from their file."""
+"""Licence lines, stray white space, loops that would not be parallel, names declared for nothing, files that grew too
+long, and examples in the pages that differ from their file."""
 
 import pathlib
 import re
@@ -14,6 +14,22 @@ CODE = files.CPP | {".py", ".cmake", ".sh"}
 
 def is_code(path: pathlib.Path) -> bool:
     return path.suffix in CODE or path.name in ("CMakeLists.txt", "dev") or path.parent.name == ".ci"
+
+
+# clang-tidy's own check for these looks at the main file alone, and ours include several sources (tidy.py).
+BROUGHT_IN = re.compile(r"^ *(?:using (?:typename )?(?:\w*::)+(\w+);|using (\w+) = .*|namespace (\w+) = .*;)", re.M)
+NO_NAMES = re.compile(r'//.*|^ *#.*|"(?:[^"\\\n]|\\.)*"', re.M)
+
+
+def names_for_nothing(path: pathlib.PurePath, content: str) -> list[str]:
+    """Names that a source brings in or gives, and never uses."""
+    content = NO_NAMES.sub("", content)
+    problems = []
+    for found in BROUGHT_IN.finditer(content):
+        name = found.group(1) or found.group(2) or found.group(3)
+        if len(re.findall(rf"\b{name}\b", content)) == 1:
+            problems.append(f"{path}:{content.count(chr(10), 0, found.start()) + 1}: {name} is never used")
+    return problems
 
 
 def check_file(path: pathlib.PurePath, content: str) -> list[str]:
@@ -32,6 +48,8 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
             problems.append(f"{path}:{number}: white space at the end of the line")
         if "\t" in line:
             problems.append(f"{path}:{number}: a tab, expected spaces")
+    if path.suffix in (".cpp", ".cu"):
+        problems += names_for_nothing(path, content)
     if not content.endswith("\n") or content.endswith("\n\n"):
         problems.append(f"{path}:{len(lines)}: expected one line end at the end of the file")
     return problems

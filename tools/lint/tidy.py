@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """clang-tidy over what changed since the base: LOCKSTEP_LINT_BASE (a commit, or "all"), else the merge base with
-origin/main, else the last commit. A header that changed is checked through a source that includes it. A source takes
-about ten seconds, so the number of sources is bounded: those that changed last come first."""
+origin/main, else the last commit. A header that changed is checked through a source that includes it. Most of the time
+goes into torch's headers, so a run reads several sources of a target. The number of runs is bounded: what changed last
+comes first."""
 
 import concurrent.futures
 import json
@@ -10,10 +11,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 import files
 
-MAX_SOURCES = 16
+MAX_RUNS = 6
+TOGETHER = 8  # sources in a run
 
 
 def changed_files(root: pathlib.Path) -> list[str]:
@@ -30,20 +33,15 @@ def changed_files(root: pathlib.Path) -> list[str]:
 
 
 def compile_commands(root: pathlib.Path) -> dict[str, str]:
-    """Source -> folder of the database that holds it. The preset is configured when a list of sources changed."""
+    """Source -> the command that compiles it. The preset is configured when a list of sources changed."""
     folder = root / "build" / "tidy"
     configured = subprocess.run(["cmake", "--preset", "tidy"], cwd=root, capture_output=True, text=True)
     if configured.returncode != 0:
         raise files.MissingTool(f"configuring the preset tidy failed:\n{configured.stderr}")
     entries = json.loads((folder / "compile_commands.json").read_text())
     # A file that is compiled for several instruction sets has an entry for each: one will do.
-    single = {entry["file"]: entry for entry in reversed(entries)}
-    database = folder / "lint"
-    database.mkdir(exist_ok=True)
-    for entry in single.values():
-        entry["command"] = entry["command"].replace(" -fpch-preprocess", "").replace(" -Werror", "")
-    (database / "compile_commands.json").write_text(json.dumps(list(single.values())))
-    return {os.path.relpath(name, root): str(database) for name in single}
+    commands = {os.path.relpath(entry["file"], root): entry["command"] for entry in reversed(entries)}
+    return {name: re.sub(r" -fpch-preprocess| -Werror", "", command) for name, command in commands.items()}
 
 
 def includes(root: pathlib.Path, source: str) -> set[str]:
@@ -69,14 +67,36 @@ def latest_first(root: pathlib.Path, sources: list[str]) -> list[str]:
     return sorted(sources, key=lambda source: place.get(source, len(history)))
 
 
-def run_one(root: pathlib.Path, tidy: str, source: str, database: str) -> list[str]:
-    # OpenMP's header is the compiler's own, and clang's need not be there.
-    command = [tidy, "-p", database, "--quiet", source]
-    result = subprocess.run(command, cwd=root, capture_output=True, text=True)
+def in_runs(sources: list[str], commands: dict[str, str]) -> list[list[str]]:
+    """Runs of sources of one target, which unity builds compile together as well; the first sources' if not all fit."""
+    runs: dict[str, list[list[str]]] = {}
+    for source in sources:
+        flags, _, output = commands[source].partition(" -o ")
+        of_target = runs.setdefault(output.partition(".dir/")[0] + flags, [])
+        if of_target and len(of_target[-1]) < TOGETHER:
+            of_target[-1].append(source)
+        elif sum(map(len, runs.values())) < MAX_RUNS:
+            of_target.append([source])
+    return sorted((run for of_target in runs.values() for run in of_target), key=len, reverse=True)
+
+
+def run(root: pathlib.Path, tidy: str, sources: list[str], commands: dict[str, str]) -> list[str]:
+    build = root / "build" / "tidy"
+    with tempfile.TemporaryDirectory(dir=build) as folder:
+        together = pathlib.Path(folder) / "together.cpp"
+        together.write_text("".join(f'#include "{root / source}"\n' for source in sources))
+        command = commands[sources[0]].replace(str(root / sources[0]), str(together))
+        entry = {"directory": str(build), "file": str(together), "command": command}
+        (pathlib.Path(folder) / "compile_commands.json").write_text(json.dumps([entry]))
+        result = subprocess.run([tidy, "-p", folder, "--quiet", "--checks=-bugprone-suspicious-include", str(together)],
+                                cwd=root, capture_output=True, text=True)
     if result.returncode == 0:
         return []
     lines = [line.replace(f"{root}/", "") for line in (result.stdout + result.stderr).splitlines()]
-    return [line for line in lines if re.search(r": (error|warning|fatal error): ", line)] or [f"{source}: {lines[-1:]}"]
+    if len(sources) > 1 and any("[clang-diagnostic-error" in line for line in lines):  # they do not go together
+        return [problem for source in sources for problem in run(root, tidy, [source], commands)]
+    problems = [line for line in lines if re.search(r": (error|warning|fatal error): ", line)]
+    return problems or [f"{' '.join(sources)}: {lines[-1:]}"]
 
 
 def check(root: pathlib.Path) -> list[str]:
@@ -84,14 +104,15 @@ def check(root: pathlib.Path) -> list[str]:
     changed = changed_files(root)
     if not changed:
         return []
-    known = compile_commands(root)
-    sources = sources_for(root, changed, known)
-    if len(sources) > MAX_SOURCES:
-        print(f"lint: tidy: {len(sources)} sources, looking at the {MAX_SOURCES} that changed last", file=sys.stderr)
-        sources = latest_first(root, sources)[:MAX_SOURCES]
+    commands = compile_commands(root)
+    sources = latest_first(root, sources_for(root, changed, commands))
+    runs = in_runs(sources, commands)
+    looked_at = sum(map(len, runs))
+    if looked_at < len(sources):
+        print(f"lint: tidy: {len(sources)} sources, looking at {looked_at} that changed last", file=sys.stderr)
     jobs = int(os.environ.get("LOCKSTEP_JOBS") or os.cpu_count() or 1)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        found = pool.map(lambda source: run_one(root, tidy, source, known[source]), sources)
+        found = pool.map(lambda names: run(root, tidy, names, commands), runs)
         problems = {problem for lines in found for problem in lines}
-    print(f"lint: tidy: {len(sources)} sources")
+    print(f"lint: tidy: {looked_at} sources in {len(runs)} runs")
     return sorted(problems)
