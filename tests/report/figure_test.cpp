@@ -8,6 +8,7 @@
 #include <set>
 
 #include "report/draw_figure.h"
+#include "report/occurrences.h"
 #include "report/raster_canvas.h"
 #include "report/stroke_font.h"
 #include "report/svg_canvas.h"
@@ -35,12 +36,6 @@ std::array<uint8_t, 3> rgb(Ink ink, Theme theme = Theme::light) {
 
 Figure flat_line() {
   return {.title = "Flat", .y = {.low = 0, .high = 1}, .series = {{"level", {0, 1, 2}, {0.5, 0.5, 0.5}}}};
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
-  return found;
 }
 
 TEST(FigureAsPicture, HasItsLineWhereItsAxesSay) {
@@ -150,8 +145,8 @@ TEST(FigureAsSvg, StandsAloneInLightAndDark) {
   EXPECT_THAT(svg, HasSubstr("&lt;script&gt;"));
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
   EXPECT_THAT(svg, HasSubstr("a &lt; b &amp; &quot;c&quot;"));
-  EXPECT_EQ(count(svg, "<g"), count(svg, "</g>"));
-  EXPECT_EQ(count(svg, "stroke-dasharray"), 2);  // the line and its sample in the legend
+  EXPECT_EQ(occurrences(svg, "<g"), occurrences(svg, "</g>"));
+  EXPECT_EQ(occurrences(svg, "stroke-dasharray"), 2);  // the line and its sample in the legend
 }
 
 TEST(FigureAsSvg, InAPageCarriesItsValues) {

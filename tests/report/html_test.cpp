@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "report/example_runs.h"
+#include "report/occurrences.h"
 #include "report/temporary_folder.h"
 
 namespace lockstep::report {
@@ -17,12 +18,6 @@ using testing::Not;
 
 std::string page_of(const RunData& run) {
   return report_page({&run, 1});
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
-  return found;
 }
 
 TEST(ReportPage, OfOneRunShowsAllThatItHolds) {
@@ -44,7 +39,7 @@ TEST(ReportPage, ShowsScenesAsPicturesWithALegend) {
   for (const char* part : {">Scenes<", "data-name=\"Scene 7\"", "91.4 % of the voxels right", "&lt;b&gt;box&lt;/b&gt;",
                            "background:#a6cee3", "alt=\"Scene 0, truth\"", "alt=\"Scene 0, prediction\""})
     EXPECT_THAT(page, HasSubstr(part));
-  EXPECT_EQ(count(page, "<img "), 4);
+  EXPECT_EQ(occurrences(page, "<img "), 4);
   EXPECT_THAT(page_of(example_run("lenet")), Not(HasSubstr(">Scenes<")));
 }
 
@@ -94,9 +89,9 @@ TEST(ReportPage, ShowsWhateverARunIsCalledAsText) {
   const RunData other = example_run("</title><img src=x onerror=alert(2)>", "1 thread", 'b');
   const RunData runs[] = {run, other};
   for (const std::string& page : {page_of(run), report_page(runs)}) {
-    EXPECT_EQ(count(page, "<script"), 1);  // our own
-    EXPECT_EQ(count(page, "</script"), 1);
-    EXPECT_EQ(count(page, "</title"), 1);
+    EXPECT_EQ(occurrences(page, "<script"), 1);  // our own
+    EXPECT_EQ(occurrences(page, "</script"), 1);
+    EXPECT_EQ(occurrences(page, "</title"), 1);
     EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;"));
     EXPECT_THAT(page, Not(HasSubstr("<img src=x")));
     EXPECT_THAT(page, Not(HasSubstr("alert('1')")));
@@ -111,7 +106,7 @@ TEST(ReportPage, SaysThatRunsEndedWithTheSameWeights) {
   EXPECT_THAT(page, HasSubstr("All 2 runs ended with the same weights"));
   EXPECT_THAT(page, HasSubstr("placement.description"));  // what is not the same
   EXPECT_THAT(page, Not(HasSubstr(">schedule.name<")));   // what is
-  EXPECT_EQ(count(page, "data-toggles="), 2);
+  EXPECT_EQ(occurrences(page, "data-toggles="), 2);
 }
 
 TEST(ReportPage, WarnsWhereRunsOfOneRecipeEndedInDifferentWeights) {
