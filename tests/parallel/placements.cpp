@@ -17,34 +17,38 @@
 #include "support/threads.h"
 
 namespace lockstep::test {
-namespace {
 
-bool has_gloo() {
+bool joins_ranks() {
   return std::ranges::count(comm::backends(), "gloo") > 0;
 }
 
-}  // namespace
+std::string new_job() {
+  static std::atomic<int> jobs = 0;
+  return text("test-", getpid(), "-", jobs++);
+}
+
+comm::Group join(const std::string& job, int rank, int count) {
+  if (count == 1) return {};
+  comm::Environment place;
+  place.launcher = "a test";
+  place.rank = place.local_rank = rank;
+  place.size = place.local_size = count;
+  place.store_host = "127.0.0.1";
+  place.job = job;
+  comm::ConnectOptions options;
+  options.backend = "gloo";
+  options.timeout = std::chrono::seconds(60);
+  return comm::connect(place, options);
+}
 
 bool run_ranks(int count, const std::function<void(const comm::Group&)>& body) {
   if (count == 1) {
     body(comm::Group());
     return true;
   }
-  if (!has_gloo()) return false;
-  static std::atomic<int> jobs = 0;
-  const std::string job = text("test-", getpid(), "-", jobs++);
-  run_threads(count, [&](int rank) {
-    comm::Environment place;
-    place.launcher = "a test";
-    place.rank = place.local_rank = rank;
-    place.size = place.local_size = count;
-    place.store_host = "127.0.0.1";
-    place.job = job;
-    comm::ConnectOptions options;
-    options.backend = "gloo";
-    options.timeout = std::chrono::seconds(60);
-    body(comm::connect(place, options));
-  });
+  if (!joins_ranks()) return false;
+  const std::string job = new_job();
+  run_threads(count, [&](int rank) { body(join(job, rank, count)); });
   return true;
 }
 
@@ -54,7 +58,7 @@ std::ostream& operator<<(std::ostream& out, const Placed& placed) {
 
 std::vector<Placed> placements() {
   std::vector<Placed> all{{1, "cpu:2"}, {1, "cpu:1"}, {1, "cpu:8"}};
-  if (has_gloo()) all.insert(all.end(), {{2, "cpu:2"}, {3, "cpu:1", {3, 3, 2}}});
+  if (joins_ranks()) all.insert(all.end(), {{2, "cpu:2"}, {3, "cpu:1", {3, 3, 2}}});
   return all;
 }
 

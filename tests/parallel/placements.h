@@ -11,6 +11,13 @@
 
 namespace lockstep::test {
 
+/// Whether this build can join ranks by sockets (it has Gloo).
+bool joins_ranks();
+/// A name for a group that no other test has.
+std::string new_job();
+/// The group of `count` ranks of this job, which are processes or threads.
+comm::Group join(const std::string& job, int rank, int count);
+
 /// Calls body(group) for `count` ranks that are joined by sockets, as processes are, but are threads of this test.
 /// Whether this build can (it has Gloo).
 bool run_ranks(int count, const std::function<void(const comm::Group&)>& body);
