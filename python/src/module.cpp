@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings.h"
+#include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/numerics.h"
 #include "lockstep/core/tree.h"
@@ -39,9 +40,5 @@ PYBIND11_MODULE(_C, module) {
   lockstep::python::bind_coordinates(module);
   lockstep::python::bind_features(module);
   lockstep::python::bind_data(module);
-#ifdef LOCKSTEP_HAS_CUDA
-  module.attr("has_cuda") = true;
-#else
-  module.attr("has_cuda") = false;
-#endif
+  module.attr("has_cuda") = lockstep::built_with_cuda();
 }

@@ -15,8 +15,10 @@ file(ARCHIVE_EXTRACT INPUT "${sdist}" DESTINATION "${FOLDER}")
 string(REGEX REPLACE "\\.tar\\.gz$" "" unpacked "${sdist}")
 set(offline --quiet --disable-pip-version-check --no-deps --no-index)
 # The long option: the pip of Debian 12 has no -C.
-run("${PYTHON}" -m pip wheel ${offline} --no-build-isolation --config-settings cmake.define.LOCKSTEP_CUDA=OFF
-    --wheel-dir "${FOLDER}" "${unpacked}")
+set(settings --config-settings cmake.define.LOCKSTEP_CUDA=OFF)
+# What is proven is that all is there and fits together; -O0 compiles it in two thirds of the time.
+list(APPEND settings --config-settings cmake.build-type=Debug --config-settings cmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0)
+run("${PYTHON}" -m pip wheel ${offline} --no-build-isolation ${settings} --wheel-dir "${FOLDER}" "${unpacked}")
 file(GLOB wheel "${FOLDER}/lockstep-*.whl")
 run("${PYTHON}" -m pip install ${offline} --target "${FOLDER}/site" "${wheel}")
 
