@@ -59,9 +59,11 @@ class _Exchange:
         counts = [len(spans) for spans in nodes.spans]
         given = padded.view(len(mine), self.processes, self.length).transpose(0, 1).contiguous()
         self.received = given.new_empty(sum(counts), self.length)
+        received_flat, given_flat = self.received.view(-1), given.view(-1)
+        groups.lend(received_flat, given_flat)
         self.work = dist.all_to_all_single(
-            self.received.view(-1),
-            given.view(-1),
+            received_flat,
+            given_flat,
             [count * self.length for count in counts],
             [len(mine) * self.length] * self.processes,
             group=group,
@@ -72,6 +74,7 @@ class _Exchange:
         self.work.wait()
         mine = (self.nodes.root(list(self.received)) / self.nodes.replicas).contiguous()
         self.result = mine.new_empty(self.processes * self.length)
+        groups.lend(self.result, mine)
         self.work = dist.all_gather_into_tensor(self.result, mine, group=self.group, async_op=True)
 
     def finish(self) -> torch.Tensor:

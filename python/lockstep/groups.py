@@ -2,10 +2,32 @@
 """What the modules want of a process group: rank and size, also where there is none, and small exchanges."""
 from __future__ import annotations
 
-from typing import Optional
+import atexit
+import time
+import weakref
+from typing import Optional, Set
 
 import torch
 import torch.distributed as dist
+
+_lent: Set[weakref.ref[torch.Tensor]] = set()
+
+
+def lend(*tensors: torch.Tensor) -> None:
+    """To be called with all tensors that a collective is given: the program does not end before they are given back.
+
+    A backend's thread lets go of them some time after wait() has returned, and needs the interpreter's lock for it. If
+    the interpreter is being torn down by then, which it is at once after a program's last collective, the process aborts.
+    """
+    for tensor in tensors:
+        _lent.add(weakref.ref(tensor, _lent.discard))
+
+
+@atexit.register
+def _wait_for_lent() -> None:
+    deadline = time.monotonic() + 2
+    while _lent and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def is_there() -> bool:
@@ -31,7 +53,8 @@ def all_gather(mine: torch.Tensor, group: Optional[dist.ProcessGroup] = None) ->
     """Every rank's tensor, all of one shape: [ranks, ...] on the CPU."""
     if size_of(group) == 1:
         return mine.cpu().unsqueeze(0)
-    given = mine.to(_device(group)).contiguous()
+    given = mine.to(_device(group), copy=True).contiguous()
     parts = [torch.empty_like(given) for _ in range(size_of(group))]
+    lend(given, *parts)
     dist.all_gather(parts, given, group=group)
     return torch.stack(parts).cpu()

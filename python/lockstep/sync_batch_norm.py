@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from . import _C
+from . import _C, groups
 from .peers import current_peers
 
 _ops = torch.ops.lockstep_sparse
@@ -28,6 +28,7 @@ def _gather_rows(mine: torch.Tensor, group: Optional[dist.ProcessGroup], counts:
     padded = mine.new_zeros((max(counts), *mine.shape[1:]))
     padded[: len(mine)] = mine
     parts = [torch.empty_like(padded) for _ in counts]
+    groups.lend(padded, *parts)
     dist.all_gather(parts, padded, group=group)
     return torch.cat([part[:count] for part, count in zip(parts, counts)])
 
@@ -38,6 +39,7 @@ def _counts(replicas: int, group: Optional[dist.ProcessGroup], device: torch.dev
         return None
     mine = torch.tensor([replicas], device=device)
     all_counts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    groups.lend(mine, *all_counts)
     dist.all_gather(all_counts, mine, group=group)
     return [int(count) for count in all_counts]
 

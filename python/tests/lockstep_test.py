@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampler, metrics and watch of lockstep, over 1, 2 and 3 processes."""
 import math
+import subprocess
+import sys
 
 import processes
 import pytest
@@ -164,6 +166,36 @@ def test_metrics_that_have_seen_nothing():
     assert math.isnan(accuracy.value())
     with pytest.raises(ValueError):
         accuracy.merge(torch.zeros(2, 7))
+
+
+# The interpreter's lock changes hands only where a thread gives it up, so the group's thread still wants it, to let go of the
+# tensors, when the last line is done. What is destroyed after that gives the lock up for a while.
+ENDS_WITH_A_COLLECTIVE = """
+import sys
+import time
+import torch
+import torch.distributed as dist
+from lockstep import groups
+
+class Last:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.2)
+
+last = Last()
+sys.setswitchinterval(60)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+group, mine, everyone = dist.group.WORLD, torch.ones(1), torch.zeros(1)
+groups.lend(mine, everyone)
+work = dist.all_gather([everyone], mine, async_op=True)
+del work, mine, everyone
+sum(range(5_000_000))  # by when it is done
+"""
+
+
+def test_a_program_may_end_with_a_collective(tmp_path):
+    command = [sys.executable, "-B", "-c", ENDS_WITH_A_COLLECTIVE, str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # ---- the watch ---------------------------------------------------------------------------------------------------------
