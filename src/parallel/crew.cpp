@@ -45,14 +45,38 @@ void Crew::pause(int64_t member) {
   took_[member] += (Clock::now() - began_[member] - took_[member]) / kMemory;
 }
 
-bool Crew::hand_over(Turn::Core core) noexcept {
+// That of the member which is to be handed a permit; null where nobody wants one. Who holds the lock only chooses it
+// and gives it afterwards: whom that wakes may take this core at once, for milliseconds in which all others would wait
+// for the lock.
+Turn* Crew::next_turn() noexcept {
   int64_t next = -1;
   for (int64_t m = 0; m < members_; ++m)
     if (wants_[m] && (next < 0 || took_[m] > took_[next])) next = m;
-  if (next < 0) return false;
+  if (next < 0) return nullptr;
   wants_[next] = false;
-  turn_[next]->give(core);
-  return true;
+  return turn_[next].get();
+}
+
+// That of the member which is handed the calling one's permit.
+Turn* Crew::successor() noexcept {
+  Turn* const next = next_turn();
+  if (next != nullptr) next->begin_here();
+  return next;
+}
+
+std::vector<Turn*> Crew::take_free_permits() {
+  std::vector<Turn*> turns;
+  for (; free_ > 0; --free_) {
+    Turn* const next = next_turn();
+    if (next == nullptr) break;
+    turns.push_back(next);
+  }
+  return turns;
+}
+
+void Crew::wake(const std::vector<Turn*>& turns) {
+  change_.notify_all();
+  for (Turn* turn : turns) turn->give();
 }
 
 void Crew::enter(int64_t member) {
@@ -67,17 +91,21 @@ void Crew::enter(int64_t member) {
     // Whoever waits for this member in a meeting holds the permit that it needs.
     wants_[member] = true;
     ++change_;
-    change_.notify_all();
   }
+  change_.notify_all();
   const PhaseScope waiting(Phase::wait, "a turn");
   await_turn(member);
 }
 
 void Crew::leave(int64_t member) {
-  const std::lock_guard lock(mutex_);
-  if (!hand_over(Turn::Core::mine)) ++free_;
+  std::unique_lock lock(mutex_);
+  Turn* const next = successor();
+  if (next == nullptr) ++free_;
   ++left_;
   left_after_ = std::min(left_after_, arrivals_[member]);
+  lock.unlock();
+  if (next != nullptr) next->give();
+  lock.lock();
   if (stopped_) return;
   if (arrived_ > 0) refuse_to_wait(purpose_);
   if (std::ranges::max(awaits_) > left_after_) refuse_to_wait(awaited_);
@@ -112,20 +140,25 @@ void Crew::publish(Job job) {
   }
   auto stage = std::make_shared<Stage>();
   stage->job = std::move(job);
-  const std::lock_guard lock(mutex_);
-  stage_ = std::move(stage);
-  ++change_;
+  {
+    const std::lock_guard lock(mutex_);
+    stage_ = std::move(stage);
+    ++change_;
+  }
   change_.notify_all();
 }
 
 void Crew::finish() {
-  const std::lock_guard lock(mutex_);
-  stage_.reset();
-  ++meetings_;
-  wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
-  while (free_ > 0 && hand_over(Turn::Core::any)) --free_;
-  ++change_;
-  change_.notify_all();
+  std::vector<Turn*> turns;
+  {
+    const std::lock_guard lock(mutex_);
+    stage_.reset();
+    ++meetings_;
+    wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
+    turns = take_free_permits();
+    ++change_;
+  }
+  wake(turns);
 }
 
 void Crew::help(Stage& stage, int64_t member, Phase work) {
@@ -171,7 +204,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
   }
   for (;;) {
     std::shared_ptr<Stage> stage;
-    bool sleeps;
+    Turn* next;
     {
       const std::lock_guard lock(mutex_);
       check_running();
@@ -181,10 +214,13 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
       }
       seen = change_;
       stage = stage_;
-      sleeps = !stage && hand_over(Turn::Core::mine);
-      sleeps_[member] = sleeps;
+      next = stage ? nullptr : successor();
+      sleeps_[member] = next != nullptr;
     }
-    if (sleeps) return await_turn(member);
+    if (next != nullptr) {
+      next->give();
+      return await_turn(member);
+    }
     if (stage) help(*stage, member, work);
     if (change_ == seen) wait_for_change(seen);
   }
@@ -206,18 +242,21 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
   } catch (...) {
     stop(member, std::current_exception());
   }
-  const std::lock_guard lock(mutex_);
-  check_running();
-  ++complete_;
-  for (int64_t m = 0; m < members_; ++m)
-    if (awaits_[m] != 0 && awaits_[m] <= complete_) {
-      awaits_[m] = 0;
-      if (sleeps_[m]) wants_[m] = true;
-      sleeps_[m] = false;
-    }
-  while (free_ > 0 && hand_over(Turn::Core::any)) --free_;
-  ++change_;
-  change_.notify_all();
+  std::vector<Turn*> turns;
+  {
+    const std::lock_guard lock(mutex_);
+    check_running();
+    ++complete_;
+    for (int64_t m = 0; m < members_; ++m)
+      if (awaits_[m] != 0 && awaits_[m] <= complete_) {
+        awaits_[m] = 0;
+        if (sleeps_[m]) wants_[m] = true;
+        sleeps_[m] = false;
+      }
+    turns = take_free_permits();
+    ++change_;
+  }
+  wake(turns);
   return arrival;
 }
 
@@ -229,7 +268,7 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
   }
   for (;;) {
     uint32_t seen;
-    bool sleeps;
+    Turn* next;
     {
       const std::lock_guard lock(mutex_);
       check_running();
@@ -239,10 +278,13 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
       awaits_[member] = arrival + 1;
       awaited_ = what;
       seen = change_;
-      sleeps = hand_over(Turn::Core::mine);
-      sleeps_[member] = sleeps;
+      next = successor();
+      sleeps_[member] = next != nullptr;
     }
-    if (sleeps) return await_turn(member);
+    if (next != nullptr) {
+      next->give();
+      return await_turn(member);
+    }
     wait_for_change(seen);
   }
   began_[member] = Clock::now();
@@ -255,7 +297,7 @@ void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
   error_ = std::move(error);
   ++change_;
   change_.notify_all();
-  for (const auto& turn : turn_) turn->give(Turn::Core::any);
+  for (const auto& turn : turn_) turn->give();
 }
 
 }  // namespace lockstep::parallel

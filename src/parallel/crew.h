@@ -82,7 +82,10 @@ class Crew {
 
   void await_turn(int64_t member);
   void pause(int64_t member);
-  bool hand_over(Turn::Core core) noexcept;
+  Turn* next_turn() noexcept;
+  Turn* successor() noexcept;
+  std::vector<Turn*> take_free_permits();
+  void wake(const std::vector<Turn*>& turns);
   void publish(Job job);
   void finish();
   void help(Stage& stage, int64_t member, Phase work);

@@ -16,15 +16,13 @@ void Turn::await() {
   if (std::exchange(bound_, false)) pthread_setaffinity_np(thread_, sizeof allowed_, &allowed_);
 }
 
-void Turn::give(Core core) noexcept {
-  const int here = core == Core::mine ? sched_getcpu() : -1;
-  if (here >= 0 && here < CPU_SETSIZE) {
-    cpu_set_t only;
-    CPU_ZERO(&only);
-    CPU_SET(here, &only);
-    bound_ = pthread_setaffinity_np(thread_, sizeof only, &only) == 0;
-  }
-  sem_post(&given_);
+void Turn::begin_here() noexcept {
+  const int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE) return;
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(here, &only);
+  bound_ = pthread_setaffinity_np(thread_, sizeof only, &only) == 0;
 }
 
 }  // namespace lockstep::parallel

@@ -15,8 +15,6 @@ namespace lockstep::parallel {
 /// runs there.
 class Turn {
  public:
-  enum class Core { any, mine };
-
   Turn() { sem_init(&given_, 0, 0); }
   ~Turn() { sem_destroy(&given_); }
   Turn(const Turn&) = delete;
@@ -27,8 +25,11 @@ class Turn {
 
   void await();
 
-  /// Lets it go on, now or when it comes to wait; `Core::mine` on the caller's core, at first.
-  void give(Core core) noexcept;
+  /// It will begin on the caller's core. Comes before give(), from the thread that will call that.
+  void begin_here() noexcept;
+
+  /// Lets it go on, now or when it comes to wait. It may take the caller's core at once.
+  void give() noexcept { sem_post(&given_); }
 
  private:
   sem_t given_;  // std::counting_semaphore yields before it sleeps: to whoever is on this core, for a whole time slice
