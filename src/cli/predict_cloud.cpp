@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "cli/predict_parts.h"
 #include "lockstep/core/error.h"
@@ -67,7 +66,8 @@ void draw(const std::string& file, const data::Cloud& cloud, const std::vector<R
 /// A colour for all points, darker towards the ground: so that one sees a shape, not a shadow.
 std::vector<Rgb> shaded(const data::Cloud& cloud, const Rgb& colour) {
   const auto height = [](const data::Point& point) { return point[2]; };
-  const auto [low, high] = std::ranges::minmax(cloud.points | std::views::transform(height));
+  const auto [lowest, highest] = std::ranges::minmax(cloud.points, {}, height);
+  const float low = height(lowest), high = height(highest);
   std::vector<Rgb> out;
   for (const auto& point : cloud.points) {
     const float light = 0.35F + 0.65F * (point[2] - low) / std::max(high - low, 1e-6F);

@@ -18,7 +18,7 @@ constexpr const char* kPrevious = "previous.pt";
 
 Value to_value(const Tensors& tensors) {
   Value::Dict dict;
-  for (const auto& [name, tensor] : tensors) dict.emplace_back(name, Value{tensor});
+  for (const auto& [name, tensor] : tensors) dict.push_back({name, {tensor}});
   return {std::move(dict)};
 }
 
@@ -32,7 +32,7 @@ Tensors to_tensors(const Value& value, const std::string& what) {
 Value to_value(const Checkpoint& checkpoint) {
   const Cursor& cursor = checkpoint.cursor;
   Value::Dict fingerprint;
-  for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.emplace_back(name, Value{item});
+  for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.push_back({name, {item}});
   return {Value::Dict{
       {"format", {std::string(kFormat)}},
       {"version", {kVersion}},

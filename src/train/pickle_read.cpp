@@ -317,9 +317,9 @@ Value Unpickler::to_value(const Object& object, int depth) const {
   for (size_t i = 0; i < object.items.size(); i += 2) {
     const auto& key = object.items[i]->value;
     if (const auto* number = std::get_if<int64_t>(&key.held))  // optimisers number their parameters
-      dict.emplace_back(std::to_string(*number), to_value(*object.items[i + 1], depth + 1));
+      dict.push_back({std::to_string(*number), to_value(*object.items[i + 1], depth + 1)});
     else
-      dict.emplace_back(string(*object.items[i]), to_value(*object.items[i + 1], depth + 1));
+      dict.push_back({string(*object.items[i]), to_value(*object.items[i + 1], depth + 1)});
   }
   return {std::move(dict)};
 }

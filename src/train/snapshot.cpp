@@ -82,7 +82,7 @@ void restore_buffers(const models::Classifier& network, const Checkpoint& checkp
 Value::Dict write_progress(const Progress& progress) {
   Value::Dict out{
       {"epoch", {numbers(progress.epoch)}}, {"line", {numbers(progress.line)}}, {"seconds", {progress.seconds}}};
-  if (progress.ledger.defined()) out.emplace_back("ledger", Value{progress.ledger});
+  if (progress.ledger.defined()) out.push_back({"ledger", {progress.ledger}});
   return out;
 }
 

@@ -45,7 +45,7 @@ Tensors read_weights(const std::filesystem::path& file) {
 
 void write_weights(const std::filesystem::path& file, const Tensors& weights) {
   Value::Dict dict;
-  for (const auto& [name, tensor] : weights) dict.emplace_back(name, Value{tensor});
+  for (const auto& [name, tensor] : weights) dict.push_back({name, {tensor}});
   write_tensor_file(file.string(), {std::move(dict)});
 }
 

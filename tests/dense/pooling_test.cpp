@@ -39,7 +39,7 @@ at::Tensor image(at::IntArrayRef sizes, at::ScalarType type) {
 void expect_pooled(const Window& c, at::ScalarType type, double tolerance) {
   const at::Tensor x = image(c.sizes, type), y = average_pooling(x, c.options);
   const at::Tensor gradient = image(y.sizes(), type), dx = average_pooling_backward(gradient, c.sizes, c.options);
-  const auto [kernel, stride] = c.options;
+  const auto &kernel = c.options.kernel, &stride = c.options.stride;
   at::Tensor y_sum = at::zeros(y.sizes(), at::kDouble), dx_sum = at::zeros(c.sizes, at::kDouble);
   for (int64_t i = 0; i < y.size(2); ++i)
     for (int64_t j = 0; j < y.size(3); ++j) {

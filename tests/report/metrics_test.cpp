@@ -73,7 +73,7 @@ TEST(Metrics, SayWhatIsWrongWithALine) {
        "read_metrics: here: phases: 'data' is \"x\", expected a number"},
   };
   for (const auto& [line, message] : cases)
-    EXPECT_THAT(error_of([&] { parse_metrics(line, "here"); }), HasSubstr(message)) << line;
+    EXPECT_THAT(error_of([&line = line] { parse_metrics(line, "here"); }), HasSubstr(message)) << line;
 }
 
 TEST(MetricsFile, IsReadWhileItGrows) {
