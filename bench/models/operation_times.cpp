@@ -27,6 +27,7 @@ double work_of(const at::RecordFunction& call) {
 }  // namespace
 
 struct OperationTimes::Running : at::ObserverContext {
+  bool counted = false;
   double start = 0;
   double siblings = 0;
 };
@@ -43,8 +44,13 @@ OperationTimes::~OperationTimes() {
 }
 
 std::unique_ptr<at::ObserverContext> OperationTimes::begin(const at::RecordFunction& call) {
-  current->work_ += work_of(call);
   auto running = std::make_unique<Running>();
+  // Autograd's part of an operation calls the same operation again, for its arithmetic.
+  if (!current->counted_) {
+    const double work = work_of(call);
+    current->work_ += work;
+    current->counted_ = running->counted = work > 0;
+  }
   running->siblings = std::exchange(current->children_, 0);
   running->start = work_seconds();
   return running;
@@ -52,6 +58,7 @@ std::unique_ptr<at::ObserverContext> OperationTimes::begin(const at::RecordFunct
 
 void OperationTimes::end(const at::RecordFunction& call, at::ObserverContext* context) {
   const auto& running = static_cast<const Running&>(*context);
+  if (running.counted) current->counted_ = false;
   const double passed = work_seconds() - running.start;
   current->seconds_[call.name()] += passed - current->children_;
   current->children_ = running.siblings + passed;

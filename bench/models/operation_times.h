@@ -30,7 +30,8 @@ class OperationTimes {
   at::CallbackHandle handle_;
   std::map<std::string, double> seconds_;
   double work_ = 0;
-  double children_ = 0;  // seconds of operations that the one under way has called
+  bool counted_ = false;  // what is under way
+  double children_ = 0;   // seconds of operations that the one under way has called
 };
 
 }  // namespace lockstep::bench
