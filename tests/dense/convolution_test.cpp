@@ -17,7 +17,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
+#include <vector>
 
 #include "lockstep/core/cpu_level.h"
 #include "lockstep/core/error.h"
@@ -32,7 +34,7 @@ struct Case {
 };
 
 // Lines long and short, filters that fill vectors and don't, more points than a tile, steps, paddings, single points.
-const std::vector<Case> cases = {
+constexpr auto cases = std::to_array<Case>({
     {2, 1, 12, 11, 20, 3, 3, {}},
     {3, 20, 13, 13, 50, 5, 5, {}},
     {2, 3, 17, 9, 16, 3, 5, {{2, 1}, {1, 2}}},
@@ -42,7 +44,7 @@ const std::vector<Case> cases = {
     {1, 40, 3, 3, 17, 1, 1, {{2, 2}, {0, 0}}},
     {1, 2, 2, 2, 1, 3, 3, {{1, 1}, {2, 2}}},
     {0, 4, 5, 5, 6, 3, 3, {}},
-};
+});
 
 at::Tensor channels_last(const at::Tensor& x) {
   return x.contiguous(at::MemoryFormat::ChannelsLast);
