@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 import weakref
-from typing import Optional, Set
+from typing import List, Optional, Set
 
 import torch
 import torch.distributed as dist
@@ -49,12 +49,17 @@ def _device(group: Optional[dist.ProcessGroup]) -> torch.device:
     return torch.device("cpu")
 
 
+def gather_parts(mine: torch.Tensor, group: Optional[dist.ProcessGroup] = None) -> List[torch.Tensor]:
+    """Every rank's tensor, all of one shape, where the group's backend wants them. `mine` is lent: nobody else's."""
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    lend(mine, *parts)
+    dist.all_gather(parts, mine, group=group)
+    return parts
+
+
 def all_gather(mine: torch.Tensor, group: Optional[dist.ProcessGroup] = None) -> torch.Tensor:
     """Every rank's tensor, all of one shape: [ranks, ...] on the CPU."""
     if size_of(group) == 1:
         return mine.cpu().unsqueeze(0)
     given = mine.to(_device(group), copy=True).contiguous()
-    parts = [torch.empty_like(given) for _ in range(size_of(group))]
-    lend(given, *parts)
-    dist.all_gather(parts, given, group=group)
-    return torch.stack(parts).cpu()
+    return torch.stack(gather_parts(given, group)).cpu()

@@ -27,9 +27,7 @@ def _gather_rows(mine: torch.Tensor, group: Optional[dist.ProcessGroup], counts:
         return mine
     padded = mine.new_zeros((max(counts), *mine.shape[1:]))
     padded[: len(mine)] = mine
-    parts = [torch.empty_like(padded) for _ in counts]
-    groups.lend(padded, *parts)
-    dist.all_gather(parts, padded, group=group)
+    parts = groups.gather_parts(padded, group)
     return torch.cat([part[:count] for part, count in zip(parts, counts)])
 
 
@@ -38,10 +36,7 @@ def _counts(replicas: int, group: Optional[dist.ProcessGroup], device: torch.dev
     if group is None or dist.get_world_size(group) == 1:
         return None
     mine = torch.tensor([replicas], device=device)
-    all_counts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    groups.lend(mine, *all_counts)
-    dist.all_gather(all_counts, mine, group=group)
-    return [int(count) for count in all_counts]
+    return [int(count) for count in groups.gather_parts(mine, group)]
 
 
 class _JointBatchNorm(torch.autograd.Function):
