@@ -129,6 +129,22 @@ TEST(Convolution, TransposedIsTheAdjoint) {
   EXPECT_NEAR((convolve(x, w, c.map) * y).sum().item<double>(), (x * back).sum().item<double>(), 1e-9);
 }
 
+TEST(Convolution, ItsInputGradientIsTheTransposedOneToTheBitAtEveryCpuLevel) {
+  const Case c = make_case(120, 3, 3, 2, 6);
+  for (const CpuLevel level : available_cpu_levels()) {
+    const ScopedCpuLevel scoped(level);
+    at::manual_seed(5);
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{20, 33}, {70, 18}, {5, 7}, {32, 64}, {1, 9}, {9, 1}})
+      for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+        const at::Tensor x = at::randn({c.in->size(), in}, dtype).requires_grad_();
+        const at::Tensor w = at::randn({27, in, out}, dtype), g = at::randn({c.out->size(), out}, dtype);
+        convolve(x, w, c.map).backward(g);
+        EXPECT_TRUE(at::equal(x.grad(), convolve(g, w.transpose(1, 2).contiguous(), c.map->transposed())))
+            << in << " to " << out << " channels, " << dtype;
+      }
+  }
+}
+
 TEST(Convolution, HasFirstAndSecondGradients) {
   at::manual_seed(6);
   for (const int64_t axes : {1, 2, 3, 4})

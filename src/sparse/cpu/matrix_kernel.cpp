@@ -19,18 +19,58 @@ int64_t padded(int64_t n) {
   return (n + width - 1) / width * width;
 }
 
+/// The first `columns` of `real` values, whole vectors; zeros where there are fewer.
+template <class T>
+inline void copy_padded(const T* from, int64_t real, int64_t columns, T* to) {
+  if (real >= columns) {
+    for (int64_t j = 0; j < columns; j += Simd<T>::kWidth) Simd<T>::store(to + j, Simd<T>::load(from + j));
+  } else {
+    for (int64_t j = 0; j < columns; ++j) to[j] = j < real ? from[j] : T(0);
+  }
+}
+
+// Weights come from memory, so they are read in the order in which they lie there; the panel that is written is in cache.
+
+/// Row by row: a row's values lie side by side.
+template <class T>
+void pack_rows(const T* w, int64_t k, int64_t n, int64_t row_stride, T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
+  for (int64_t i = 0; i < k; ++i, w += row_stride)
+    for (int64_t from = 0; from < n; from += panel) {
+      const int64_t columns = n - from <= width ? width : panel;
+      copy_padded(w + from, n - from, columns, packed + from * k + i * columns);
+    }
+}
+
+/// Some columns at a time: a column's values lie side by side.
+template <class T>
+void pack_columns(const T* w, int64_t k, int64_t n, int64_t column_stride, T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
+  constexpr int64_t kTall = 4, kWide = width < 8 ? width : 8;
+  for (int64_t from = 0; from < padded<T>(n); from += kWide) {
+    const int64_t first = from / panel * panel, columns = n - first <= width ? width : panel;
+    const int64_t real = n - from < kWide ? n - from : kWide;  // none or fewer where only zeros follow
+    T* to = packed + first * k + (from - first);
+    const T* source = w + from * column_stride;
+    int64_t i = 0;
+    if (real == kWide)
+      for (; i + kTall <= k; i += kTall) {
+        T square[kTall][kWide];
+        for (int64_t c = 0; c < kWide; ++c)
+          for (int64_t r = 0; r < kTall; ++r) square[r][c] = source[c * column_stride + i + r];
+        for (int64_t r = 0; r < kTall; ++r) __builtin_memcpy(to + (i + r) * columns, square[r], sizeof square[r]);
+      }
+    for (; i < k; ++i)
+      for (int64_t c = 0; c < kWide; ++c) to[i * columns + c] = c < real ? source[c * column_stride + i] : T(0);
+  }
+}
+
 template <class T>
 void pack(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride, T* packed) {
-  constexpr int64_t width = Simd<T>::kWidth;
-  for (int64_t from = 0; from < n; from += kPanelVectors * width) {
-    const int64_t columns = n - from <= width ? width : kPanelVectors * width;
-    const int64_t real = n - from < columns ? n - from : columns;
-    for (int64_t i = 0; i < k; ++i, packed += columns) {
-      const T* source = w + i * row_stride + from * column_stride;
-      for (int64_t j = 0; j < real; ++j) packed[j] = source[j * column_stride];
-      for (int64_t j = real; j < columns; ++j) packed[j] = 0;
-    }
-  }
+  if (column_stride == 1)
+    pack_rows(w, k, n, row_stride, packed);
+  else
+    pack_columns(w, k, n, column_stride, packed);
 }
 
 // Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row. The
@@ -179,19 +219,10 @@ void pack_blocks(const T* const* a, int64_t count, const Blocks& blocks, T* pack
   }
 }
 
-/// Packs `real` columns of b's rows from `column` on, padded with zeros to `columns`.
+/// Packs columns of b's rows from `column` on, padded with zeros to `columns`.
 template <class T>
-void pack_columns(const T* const* b, int64_t count, int64_t column, int64_t real, int64_t columns, T* packed) {
-  constexpr int64_t width = Simd<T>::kWidth;
-  for (int64_t p = 0; p < count; ++p, packed += columns) {
-    const T* from = b[p] + column;
-    if (real == columns) {
-      for (int64_t j = 0; j < columns; j += width) Simd<T>::store(packed + j, Simd<T>::load(from + j));
-    } else {
-      for (int64_t j = 0; j < real; ++j) packed[j] = from[j];
-      for (int64_t j = real; j < columns; ++j) packed[j] = 0;
-    }
-  }
+void pack_part(const T* const* b, int64_t count, int64_t column, int64_t n, int64_t columns, T* packed) {
+  for (int64_t p = 0; p < count; ++p, packed += columns) copy_padded(b[p] + column, n - column, columns, packed);
 }
 
 template <class T>
@@ -213,7 +244,7 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
   if (copies) pack_blocks(a, count, blocks, scratch);
   for (int64_t column = 0; column < n; column += kPanelVectors * width) {
     const int64_t columns = n - column <= width ? width : kPanelVectors * width;
-    if (copies) pack_columns(b, count, column, n - column < columns ? n - column : columns, columns, panel);
+    if (copies) pack_part(b, count, column, n, columns, panel);
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
       T* to = sum + from * stride + column;

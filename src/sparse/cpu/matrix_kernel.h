@@ -15,6 +15,7 @@ struct MatrixKernels {
   /// Columns that sums of n columns take: n rounded up to whole vectors.
   int64_t (*padded)(int64_t n);
   /// Packs a matrix with elements w[i * row_stride + j * column_stride], i < k, j < n, into k * padded(n) values.
+  /// One of the strides is 1.
   void (*pack)(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride, T* packed);
   /// sums[r][0 .. padded(n)) += rows[r][0 .. k) W for each of `count` rows; one row of sums may occur only once.
   void (*multiply)(const T* const* rows, T* const* sums, int64_t count, int64_t k, int64_t n, const T* packed);
