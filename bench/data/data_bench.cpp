@@ -5,6 +5,8 @@
 // bytes (a quarter of the memory) and normalises. What an image costs is told in processor time, which what else the
 // machine does changes little, with everything on one thread. Then, by the clock on the wall, with one worker: how fast
 // the loader is for a consumer that does nothing, and what one waits that computes for 5 ms a batch.
+//
+// Then what a room's points cost, in processor time too: to make them, and to put them on a grid.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -25,6 +27,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/random.h"
+#include "lockstep/data/cloud.h"
 #include "lockstep/data/loader.h"
 #include "support/interleave.h"
 #include "support/program.h"
@@ -136,6 +139,25 @@ nlohmann::json measure(const Work& work, int rounds) {
           {"waiting_share_of_5_ms_steps", waited}};
 }
 
+nlohmann::json measure_clouds(int rounds) {
+  const auto rooms =
+      std::dynamic_pointer_cast<const CloudDataset>(open_dataset("rooms", Split::train, {.voxel = 0.05}));
+  std::vector<Cloud> clouds;
+  double points = 0;
+  for (int64_t id = 0; id < 8; ++id) points += static_cast<double>(clouds.emplace_back(rooms->read_cloud(id)).size());
+  const auto each = [](const auto& call) {
+    return processor_seconds_of([&] {
+      for (int64_t id = 0; id < 8; ++id) call(id);
+    });
+  };
+  const auto seconds =
+      bench::interleave(rounds, {[&] { return each([&](int64_t id) { rooms->read_cloud(id); }); },
+                                 [&] { return each([&](int64_t id) { voxelise(clouds[id], 0.05); }); }});
+  const double made = bench::median(seconds[0]) / points, sorted = bench::median(seconds[1]) / points;
+  std::printf("%-34s %5.1f ns a point made, %5.1f ns a point voxelised\n", "rooms, 5 cm", made * 1e9, sorted * 1e9);
+  return {{"work", "rooms"}, {"ns_per_point_made", made * 1e9}, {"ns_per_point_voxelised", sorted * 1e9}};
+}
+
 int run(int argc, char** argv) {
   require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "data_bench",
           "got unknown arguments, expected none or --json FILE");
@@ -146,6 +168,7 @@ int run(int argc, char** argv) {
       {"3 x 32 x 32, crop, flip, normalize", {3, 32, 32}, "crop:4,flip,normalize:0.5:0.5:0.5:0.3:0.3:0.3", 20000}};
   nlohmann::json results = nlohmann::json::array();
   for (const Work& work : works) results.push_back(measure(work, 7));
+  results.push_back(measure_clouds(7));
   if (argc == 3) std::ofstream(argv[2]) << results.dump(1) << '\n';
   return 0;
 }

@@ -4,57 +4,70 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/radix_sort.h"
 #include "lockstep/data/ply.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr int kAxisBits = 21;  // of a coordinate in a key of 64
+constexpr int kAxisBits = 21;  // of a coordinate at most: three are one key of 64
 
 struct Keyed {
   uint64_t key;
   int64_t point;
-  auto operator<=>(const Keyed&) const = default;
 };
 
-int64_t cell(float value, double voxel) {
-  return static_cast<int64_t>(std::floor(static_cast<double>(value) / voxel));
-}
-
-/// The lowest coordinate of each axis.
-std::array<int64_t, 3> corner_of(const Cloud& cloud, double voxel) {
-  std::array<int64_t, 3> low{}, high{};
-  for (int64_t i = 0; i < cloud.size(); ++i)
-    for (size_t axis = 0; axis < 3; ++axis) {
-      const float value = cloud.points[i][axis];
-      require(std::isfinite(value) && std::abs(value / voxel) < 1e9, "voxelise", "point ", i, " has the coordinate ",
-              value, ", expected one within 1e9 voxels of 0");
-      const int64_t at = cell(value, voxel);
-      low[axis] = i == 0 ? at : std::min(low[axis], at);
-      high[axis] = i == 0 ? at : std::max(high[axis], at);
+/// Cells of a cloud as keys whose order is theirs, axis by axis.
+class Cells {
+ public:
+  /// Throws Error where a cell is too far from 0 or from another.
+  Cells(const Cloud& cloud, double voxel) : cells_(cloud.points.size()) {
+    for (int64_t i = 0; i < cloud.size(); ++i)
+      for (size_t axis = 0; axis < 3; ++axis) {
+        const double at = static_cast<double>(cloud.points[i][axis]) / voxel;
+        require(std::abs(at) < 1e9, "voxelise", "point ", i, " has the coordinate ", cloud.points[i][axis],
+                ", expected one within 1e9 voxels of 0");
+        const auto toward_zero = static_cast<int32_t>(at);
+        const int32_t cell = toward_zero - (at < toward_zero ? 1 : 0);
+        low_[axis] = i == 0 ? cell : std::min(low_[axis], cell);
+        high_[axis] = i == 0 ? cell : std::max(high_[axis], cell);
+        cells_[i][axis] = cell;
+      }
+    for (size_t axis = 3; axis-- > 0;) {
+      const auto extent = static_cast<uint64_t>(int64_t{high_[axis]} - low_[axis]);
+      require(extent < uint64_t{1} << kAxisBits, "voxelise", "the cloud is ", extent + 1,
+              " voxels wide, expected at most ", int64_t{1} << kAxisBits, ": larger voxels");
+      shift_[axis] = bits_;
+      bits_ += std::bit_width(extent);
     }
-  for (size_t axis = 0; axis < 3; ++axis)
-    require(high[axis] - low[axis] < int64_t{1} << kAxisBits, "voxelise", "the cloud is ", high[axis] - low[axis] + 1,
-            " voxels wide, expected at most ", int64_t{1} << kAxisBits, ": larger voxels");
-  return low;
-}
-
-/// Points sorted by voxel; those of one voxel in their own order.
-std::vector<Keyed> sorted_points(const Cloud& cloud, double voxel, const std::array<int64_t, 3>& low) {
-  std::vector<Keyed> keyed(cloud.points.size());
-  for (int64_t i = 0; i < cloud.size(); ++i) {
-    uint64_t key = 0;
-    for (size_t axis = 0; axis < 3; ++axis)
-      key = key << kAxisBits | static_cast<uint64_t>(cell(cloud.points[i][axis], voxel) - low[axis]);
-    keyed[i] = {key, i};
   }
-  std::ranges::sort(keyed);
-  return keyed;
-}
+
+  /// Sorted by cell; points of one cell in their own order.
+  std::vector<Keyed> sorted() const {
+    std::vector<Keyed> keyed(cells_.size());
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      uint64_t key = 0;
+      for (size_t axis = 0; axis < 3; ++axis)
+        key |= static_cast<uint64_t>(cells_[i][axis] - low_[axis]) << shift_[axis];
+      keyed[i] = {key, static_cast<int64_t>(i)};
+    }
+    radix_sort(keyed, 0, bits_, [](const Keyed& item, int bit) { return static_cast<uint32_t>(item.key >> bit); });
+    return keyed;
+  }
+
+  const std::array<int32_t, 3>& cell_of(const Keyed& item) const { return cells_[item.point]; }
+
+ private:
+  std::vector<std::array<int32_t, 3>> cells_;
+  std::array<int32_t, 3> low_{}, high_{};
+  std::array<int, 3> shift_{};
+  int bits_ = 0;
+};
 
 /// The class that most of these points have.
 int64_t majority(const Cloud& cloud, std::span<const Keyed> points, std::vector<int64_t>& labels) {
@@ -93,8 +106,8 @@ Voxels voxelise(const Cloud& cloud, double voxel) {
               (cloud.labels.empty() || cloud.labels.size() == cloud.points.size()),
           "voxelise", cloud.size(), " points have ", cloud.features.size(), " features and ", cloud.labels.size(),
           " labels, expected ", cloud.channels, " features and one label each, or no labels");
-  const auto low = corner_of(cloud, voxel);
-  const auto keyed = sorted_points(cloud, voxel, low);
+  const Cells cells(cloud, voxel);
+  const auto keyed = cells.sorted();
   std::vector<size_t> begins;
   for (size_t i = 0; i < keyed.size(); ++i)
     if (i == 0 || keyed[i].key != keyed[i - 1].key) begins.push_back(i);
@@ -110,10 +123,7 @@ Voxels voxelise(const Cloud& cloud, double voxel) {
   std::vector<int64_t> scratch;
   for (int64_t row = 0; row < rows; ++row) {
     const auto points = std::span(keyed).subspan(begins[row], begins[row + 1] - begins[row]);
-    for (int axis = 0; axis < 3; ++axis) {
-      const uint64_t above = points[0].key >> ((2 - axis) * kAxisBits) & ((uint64_t{1} << kAxisBits) - 1);
-      coordinates[3 * row + axis] = static_cast<int32_t>(static_cast<int64_t>(above) + low[axis]);
-    }
+    std::ranges::copy(cells.cell_of(points[0]), coordinates + 3 * row);
     average(cloud, points, features + row * cloud.channels);
     labels[row] = majority(cloud, points, scratch);
     for (const Keyed& point : points) out.voxel_of_point[point.point] = row;

@@ -98,41 +98,34 @@ double area_of(const Room& room) {
                          [](double sum, const Surface& surface) { return sum + surface.area(); });
 }
 
-/// Depths seen from one place, on the faces of a cube around it.
-class DepthCube {
- public:
-  explicit DepthCube(const Point& eye) : eye_(eye), depths_(6 * kSide * kSide, 1e9f) {}
-
-  void add(const Point& point) {
-    const auto [cell, depth] = project(point);
-    depths_[cell] = std::min(depths_[cell], depth);
-  }
-  bool sees(const Point& point) const {
-    const auto [cell, depth] = project(point);
-    return depth <= depths_[cell] * 1.03f + 0.05f;
-  }
-
- private:
-  static constexpr int kSide = 160;
-
-  std::pair<size_t, float> project(const Point& point) const {
+/// Marks the points that a scanner sees from there: on each cell of a cube's faces around it the nearest one, and what
+/// is hardly behind it.
+void mark_seen(const Point& eye, const std::vector<Point>& points, std::vector<char>& seen) {
+  constexpr int kSide = 160;
+  struct Ray {
+    uint32_t cell;
+    float depth;
+  };
+  std::vector<Ray> rays(points.size());
+  std::vector<float> nearest(6 * kSide * kSide, 1e9f);
+  for (size_t p = 0; p < points.size(); ++p) {
     Point ray;
     size_t axis = 0;
     for (size_t i = 0; i < 3; ++i) {
-      ray[i] = point[i] - eye_[i];
+      ray[i] = points[p][i] - eye[i];
       if (std::abs(ray[i]) > std::abs(ray[axis])) axis = i;
     }
     const float depth = std::max(std::abs(ray[axis]), 1e-6f);
     const auto cell = [&](size_t i) {
-      return std::min(static_cast<size_t>((ray[i] / depth + 1) * (kSide / 2.0f)), size_t{kSide - 1});
+      return std::min(static_cast<uint32_t>((ray[i] / depth + 1) * (kSide / 2.0f)), uint32_t{kSide - 1});
     };
-    const size_t face = 2 * axis + (ray[axis] > 0 ? 1 : 0);
-    return {(face * kSide + cell((axis + 1) % 3)) * kSide + cell((axis + 2) % 3), depth};
+    const auto face = static_cast<uint32_t>(2 * axis + (ray[axis] > 0 ? 1 : 0));
+    rays[p] = {(face * kSide + cell((axis + 1) % 3)) * kSide + cell((axis + 2) % 3), depth};
+    nearest[rays[p].cell] = std::min(nearest[rays[p].cell], depth);
   }
-
-  Point eye_;
-  std::vector<float> depths_;
-};
+  for (size_t p = 0; p < points.size(); ++p)
+    if (rays[p].depth <= nearest[rays[p].cell] * 1.03f + 0.05f) seen[p] = 1;
+}
 
 struct Strewn {
   std::vector<Point> points;
@@ -164,14 +157,13 @@ float noise(uint32_t word) {
 
 Cloud scan(const Room& room, RandomKey key, double voxel) {
   const Strewn all = strew(room, key.fold(1), kPointsPerVoxel / (voxel * voxel));
-  std::vector<DepthCube> cubes(room.views.begin(), room.views.end());
-  for (DepthCube& cube : cubes)
-    for (const Point& point : all.points) cube.add(point);
+  std::vector<char> seen(all.points.size(), 0);
+  for (const Point& eye : room.views) mark_seen(eye, all.points, seen);
   const RandomKey noises = key.fold(2);
   const float spread = 0.006f;
   Cloud cloud;
   for (size_t i = 0; i < all.points.size(); ++i) {
-    if (std::ranges::none_of(cubes, [&](const DepthCube& cube) { return cube.sees(all.points[i]); })) continue;
+    if (seen[i] == 0) continue;
     const PhiloxBlock places = noises.block(2 * i), colours = noises.block(2 * i + 1);
     Point point = all.points[i];
     for (size_t axis = 0; axis < 3; ++axis) {

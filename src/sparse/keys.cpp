@@ -2,12 +2,12 @@
 #include "sparse/keys.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 #include <optional>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/radix_sort.h"
 
 namespace lockstep::sparse {
 namespace {
@@ -35,24 +35,6 @@ struct Entry {
   Key key;
   int32_t row;
 };
-
-/// Least significant digit first, so that equal keys stay in order. Digits that are the same everywhere cost a count
-/// and no pass.
-template <class Item, class Digits>
-void radix_sort(std::vector<Item>& items, int low_bit, int high_bit, const Digits& digits) {
-  constexpr int kDigit = 11;
-  std::vector<Item> other(items.size());
-  for (int bit = low_bit; bit < high_bit; bit += kDigit) {
-    const uint32_t mask = (1u << std::min(kDigit, high_bit - bit)) - 1;
-    std::array<size_t, 1 << kDigit> start{};
-    for (const Item& item : items) ++start[digits(item, bit) & mask];
-    if (start[digits(items[0], bit) & mask] == items.size()) continue;
-    size_t sum = 0;
-    for (size_t& count : start) sum += std::exchange(count, sum);
-    for (const Item& item : items) other[start[digits(item, bit) & mask]++] = item;
-    items.swap(other);
-  }
-}
 
 /// Takes sorted items apart: their rows, and each different key once.
 template <class Key, class Item, class KeyOf, class RowOf>

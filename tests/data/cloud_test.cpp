@@ -20,10 +20,8 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// A map from voxels to their points, and counts of labels one by one.
-TEST(Voxelise, GivesMeansAndTheCommonestLabelOfEachVoxel) {
-  const Cloud cloud = random_cloud(500, 1);
-  const double voxel = 0.7;
+/// Against a map from voxels to their points, and counts of labels one by one.
+void expect_voxels(const Cloud& cloud, double voxel) {
   std::map<std::array<int, 3>, std::vector<int64_t>> cells;
   for (int64_t i = 0; i < cloud.size(); ++i) {
     std::array<int, 3> cell;
@@ -51,6 +49,19 @@ TEST(Voxelise, GivesMeansAndTheCommonestLabelOfEachVoxel) {
     EXPECT_EQ(voxels.labels[row].item<int64_t>(), best);
     ++row;
   }
+}
+
+TEST(Voxelise, GivesMeansAndTheCommonestLabelOfEachVoxel) {
+  expect_voxels(random_cloud(500, 1), 0.7);
+}
+
+TEST(Voxelise, TakesCloudsAsWideAsAKeyHolds) {
+  Cloud cloud = random_cloud(60, 4);
+  for (size_t i = 0; i < cloud.points.size(); ++i)
+    for (size_t axis = 0; axis < 3; ++axis) cloud.points[i][axis] += (i >> axis & 1) == 0 ? -1e6f : 1e6f;
+  expect_voxels(cloud, 1);
+  for (Point& point : cloud.points) point[1] = 7;  // one axis that needs no bits
+  expect_voxels(cloud, 1);
 }
 
 TEST(Voxelise, TakesCloudsWithoutPointsAndWithoutLabels) {

@@ -29,7 +29,8 @@ inline void copy_padded(const T* from, int64_t real, int64_t columns, T* to) {
   }
 }
 
-// Weights come from memory, so they are read in the order in which they lie there; the panel that is written is in cache.
+// Weights come from memory, so they are read in the order in which they lie there; the panel that is written is in
+// cache.
 
 /// Row by row: a row's values lie side by side.
 template <class T>
