@@ -40,6 +40,11 @@ void Crew::await_turn(int64_t member) {
   began_[member] = Clock::now();
 }
 
+void Crew::hand_over(int64_t member, Turn& next) {
+  next.give();
+  await_turn(member);
+}
+
 // It has come to where it may have to wait.
 void Crew::pause(int64_t member) {
   took_[member] += (Clock::now() - began_[member] - took_[member]) / kMemory;
@@ -217,10 +222,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
       next = stage ? nullptr : successor();
       sleeps_[member] = next != nullptr;
     }
-    if (next != nullptr) {
-      next->give();
-      return await_turn(member);
-    }
+    if (next != nullptr) return hand_over(member, *next);
     if (stage) help(*stage, member, work);
     if (change_ == seen) wait_for_change(seen);
   }
@@ -281,10 +283,7 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
       next = successor();
       sleeps_[member] = next != nullptr;
     }
-    if (next != nullptr) {
-      next->give();
-      return await_turn(member);
-    }
+    if (next != nullptr) return hand_over(member, *next);
     wait_for_change(seen);
   }
   began_[member] = Clock::now();

@@ -81,6 +81,7 @@ class Crew {
   using Clock = std::chrono::steady_clock;
 
   void await_turn(int64_t member);
+  void hand_over(int64_t member, Turn& next);
   void pause(int64_t member);
   Turn* next_turn() noexcept;
   Turn* successor() noexcept;
