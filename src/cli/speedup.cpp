@@ -35,13 +35,13 @@ double median(std::vector<double> values) {
 // What steps took in several rounds.
 class StepTimes {
  public:
-  /// Its own mean.
+  /// The round's own mean.
   double add_round(const TrialResult& result) {
     const auto timed =
         std::span(result.step_seconds).subspan(std::min<size_t>(kWarmUpSteps, result.step_seconds.size() - 1));
     seconds_.resize(timed.size());
     for (size_t step = 0; step < timed.size(); ++step) seconds_[step].push_back(timed[step]);
-    return std::reduce(timed.begin(), timed.end()) / static_cast<double>(timed.size());
+    return rounds_.emplace_back(std::reduce(timed.begin(), timed.end()) / static_cast<double>(timed.size()));
   }
   bool empty() const { return seconds_.empty(); }
   size_t steps() const { return seconds_.size(); }
@@ -52,9 +52,17 @@ class StepTimes {
     for (const auto& rounds : seconds_) sum += median(rounds);
     return sum / static_cast<double>(seconds_.size());
   }
+  // How many times these are the other's, in the middle of the rounds: from one to the next the machine changes by more
+  // than within one.
+  double over(const StepTimes& other) const {
+    std::vector<double> ratios;
+    for (size_t round = 0; round < rounds_.size(); ++round) ratios.push_back(rounds_[round] / other.rounds_[round]);
+    return median(std::move(ratios));
+  }
 
  private:
   std::vector<std::vector<double>> seconds_;  // [timed step][round]
+  std::vector<double> rounds_;                // their means
 };
 
 // One line of the table, with what all its rounds have measured.
@@ -66,8 +74,9 @@ struct Measured {
   report::Phases phases = {};
   int phase_rounds = 0;
 
-  double steps_apart_per_second() const {
-    return static_cast<double>(devices) / (apart.empty() ? together : apart).mean();
+  const StepTimes& times_apart() const { return apart.empty() ? together : apart; }
+  double speedup_apart(const Measured& base) const {
+    return base.times_apart().over(times_apart()) * static_cast<double>(devices) / static_cast<double>(base.devices);
   }
 };
 
@@ -141,13 +150,12 @@ std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) 
   for (Measured& one : all) {
     const auto base = std::ranges::find_if(all, [&](const Measured& other) { return other.batch == one.batch; });
     if (one.phase_rounds > 0) one.phases /= one.phase_rounds;
-    rows.push_back(
-        {.devices = static_cast<int>(one.devices),
-         .batch = one.batch,
-         .seconds_per_step = one.together.mean(),
-         .speedup = base->together.mean() / one.together.mean(),
-         .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt,
-         .apart = apart ? std::optional(one.steps_apart_per_second() / base->steps_apart_per_second()) : std::nullopt});
+    rows.push_back({.devices = static_cast<int>(one.devices),
+                    .batch = one.batch,
+                    .seconds_per_step = one.together.mean(),
+                    .speedup = base->together.over(one.together),
+                    .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt,
+                    .apart = apart ? std::optional(one.speedup_apart(*base)) : std::nullopt});
   }
   return rows;
 }
@@ -241,8 +249,9 @@ int speedup(const SpeedupOptions& options) {
                      static_cast<long>(one.batch), static_cast<long>(one.devices), found.c_str());
     }
   const auto rows = rows_of(all, options.apart);
-  std::printf("%s on %s, mean of %zu steps, each the median of %d interleaved %s\n", config.model.c_str(),
-              config.data.c_str(), all[0].together.steps(), options.rounds, options.rounds == 1 ? "round" : "rounds");
+  std::printf("%s on %s, mean of %zu steps; times and speedups are medians of %d interleaved %s\n",
+              config.model.c_str(), config.data.c_str(), all[0].together.steps(), options.rounds,
+              options.rounds == 1 ? "round" : "rounds");
   print(rows, options, gpus);
   if (!options.json.empty()) report::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
   if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));
