@@ -19,6 +19,12 @@ int64_t padded(int64_t n) {
   return (n + width - 1) / width * width;
 }
 
+/// The width of a panel where so many columns are left.
+template <class T>
+constexpr int64_t panel_width(int64_t left) {
+  return left <= Simd<T>::kWidth ? Simd<T>::kWidth : kPanelVectors * Simd<T>::kWidth;
+}
+
 /// The first `columns` of `real` values, whole vectors; zeros where there are fewer.
 template <class T>
 inline void copy_padded(const T* from, int64_t real, int64_t columns, T* to) {
@@ -35,10 +41,9 @@ inline void copy_padded(const T* from, int64_t real, int64_t columns, T* to) {
 /// Row by row: a row's values lie side by side.
 template <class T>
 void pack_rows(const T* w, int64_t k, int64_t n, int64_t row_stride, T* packed) {
-  constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
   for (int64_t i = 0; i < k; ++i, w += row_stride)
-    for (int64_t from = 0; from < n; from += panel) {
-      const int64_t columns = n - from <= width ? width : panel;
+    for (int64_t from = 0; from < n; from += kPanelVectors * Simd<T>::kWidth) {
+      const int64_t columns = panel_width<T>(n - from);
       copy_padded(w + from, n - from, columns, packed + from * k + i * columns);
     }
 }
@@ -49,7 +54,7 @@ void pack_columns(const T* w, int64_t k, int64_t n, int64_t column_stride, T* pa
   constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
   constexpr int64_t kTall = 4, kWide = width < 8 ? width : 8;
   for (int64_t from = 0; from < padded<T>(n); from += kWide) {
-    const int64_t first = from / panel * panel, columns = n - first <= width ? width : panel;
+    const int64_t first = from / panel * panel, columns = panel_width<T>(n - first);
     const int64_t real = n - from < kWide ? n - from : kWide;  // none or fewer where only zeros follow
     T* to = packed + first * k + (from - first);
     const T* source = w + from * column_stride;
@@ -244,7 +249,7 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
   T* const panel = scratch + blocks.count * block_size(count);
   if (copies) pack_blocks(a, count, blocks, scratch);
   for (int64_t column = 0; column < n; column += kPanelVectors * width) {
-    const int64_t columns = n - column <= width ? width : kPanelVectors * width;
+    const int64_t columns = panel_width<T>(n - column);
     if (copies) pack_part(b, count, column, n, columns, panel);
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
