@@ -11,8 +11,9 @@ namespace {
 // Bytes of one source in a slice: small enough for two threads to share a megabyte evenly and for all sources of a
 // slice to stay in the second-level cache, large enough for its bookkeeping to vanish.
 constexpr int64_t kThreadSliceBytes = 64 << 10;
-// How long a waiting thread spins before it sleeps: about what waking up costs.
-constexpr std::chrono::microseconds kSpinTime{40};
+// How long a waiting thread stays awake before it sleeps: a few times what waking up costs, as it yields its core to
+// whoever has something to compute, such as a rank that shares it.
+constexpr std::chrono::microseconds kAwakeTime{120};
 
 void pause() {
 #if defined(__x86_64__)
@@ -32,9 +33,8 @@ bool Exchange::arrive(int slot, Call call, StreamOrder order) {
 }
 
 bool Exchange::has_arrived(int rank) const {
-  for (size_t slot = 0; slot < ranks_.size(); ++slot)
-    if (ranks_[slot] == rank) return arrived_[slot];
-  return true;  // takes no part
+  const size_t slot = slot_of(rank);
+  return slot == ranks_.size() || arrived_[slot];  // or takes no part
 }
 
 int Exchange::missing() const {
@@ -50,11 +50,12 @@ void Exchange::start() {
   }
   jobs_ = plan(calls_);
   cut();
+  deal();
   remaining_.store(static_cast<int64_t>(slices_.size()), std::memory_order_relaxed);
   if (slices_.empty()) return enter(State::done);
   enter(State::running);
   // One small slice is done sooner than another thread wakes up.
-  if (slices_.size() == 1 && slices_[0].device < 0) run_slices();
+  if (slices_.size() == 1 && slices_[0].device < 0) run_slices(0);
 }
 
 void Exchange::fail(Failure failure) {
@@ -64,9 +65,7 @@ void Exchange::fail(Failure failure) {
 }
 
 void Exchange::release(int rank) noexcept {
-  if (state_.load(std::memory_order_acquire) != State::done) return;
-  for (size_t slot = 0; slot < ranks_.size(); ++slot)
-    if (ranks_[slot] == rank) calls_[slot] = Call();
+  if (state_.load(std::memory_order_acquire) == State::done) calls_[slot_of(rank)] = Call();
 }
 
 void Exchange::cut() {
@@ -81,6 +80,15 @@ void Exchange::cut() {
     for (int64_t begin = 0; begin < job.count; begin += step)
       slices_.push_back({static_cast<int32_t>(j), begin, std::min(step, job.count - begin),
                          parts > 0 ? job.devices[begin / step] : -1});
+  }
+}
+
+void Exchange::deal() {
+  const size_t slices = slices_.size(), parts = ranks_.size();
+  parts_ = std::vector<Part>(parts);
+  for (size_t p = 0; p < parts; ++p) {
+    parts_[p].next.store(static_cast<int64_t>(slices * p / parts), std::memory_order_relaxed);
+    parts_[p].end = static_cast<int64_t>(slices * (p + 1) / parts);
   }
 }
 
@@ -109,19 +117,21 @@ void Exchange::run_on_gpu(const Slice& slice, std::span<const std::byte* const> 
   StreamOrder::leave(slice.device);
 }
 
-bool Exchange::run_slices() {
-  const auto total = static_cast<int64_t>(slices_.size());
-  for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < total;) {
-    try {
-      run(slices_[i]);
-    } catch (const std::exception& error) {  // a GPU that refuses
-      failure_ = Failure{-1, error.what()};
-      enter(State::failed);
-      return true;
-    }
-    if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      enter(State::done);
-      return true;
+bool Exchange::run_slices(size_t slot) {
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    Part& part = parts_[(slot + p) % parts_.size()];
+    for (int64_t i; (i = part.next.fetch_add(1, std::memory_order_relaxed)) < part.end;) {
+      try {
+        run(slices_[i]);
+      } catch (const std::exception& error) {  // a GPU that refuses
+        failure_ = Failure{-1, error.what()};
+        enter(State::failed);
+        return true;
+      }
+      if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        enter(State::done);
+        return true;
+      }
     }
   }
   return false;
@@ -140,18 +150,19 @@ bool Exchange::sleep_while(State state, Clock::time_point until) {
   return changed_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) != state; });
 }
 
-bool Exchange::help_until(Clock::time_point until) {
-  const auto spin_until = std::min(until, Clock::now() + (spin_ ? kSpinTime : std::chrono::microseconds(0)));
+bool Exchange::help_until(int rank, Clock::time_point until) {
+  const auto awake_until = std::min(until, Clock::now() + kAwakeTime);
   for (;;) {
     const State state = state_.load(std::memory_order_acquire);
     if (state >= State::done) return true;
-    if (state == State::running && run_slices()) return true;
+    if (state == State::running && run_slices(slot_of(rank))) return true;
     // Either somebody has not come yet, or the last slices are in other hands.
-    bool changed = false;
-    while (!changed && Clock::now() < spin_until) {
-      for (int i = 0; i < 64 && !changed; ++i, pause()) changed = state_.load(std::memory_order_relaxed) != state;
+    const auto changed = [&] { return state_.load(std::memory_order_relaxed) != state; };
+    while (!changed() && Clock::now() < awake_until) {
+      for (int i = 0; i < 16 && !changed(); ++i) pause();
+      std::this_thread::yield();
     }
-    if (!changed && !sleep_while(state, until)) return false;
+    if (!changed() && !sleep_while(state, until)) return false;
   }
 }
 

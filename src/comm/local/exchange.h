@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -22,17 +23,13 @@ struct Failure {
 };
 
 /// One operation that several threads take part in. It gathers their calls; the last one to come turns it into jobs,
-/// cut into slices; whoever waits takes slices until none is left. Nobody needs to wait for the work to be done, as
-/// long as one thread does.
+/// cut into slices; whoever waits takes slices until none is left, those of its own part first. Nobody needs to wait
+/// for the work to be done, as long as one thread does.
 class Exchange {
  public:
   /// `ranks`: who takes part, in the order of their slots.
-  Exchange(std::vector<int> ranks, bool spin)
-      : ranks_(std::move(ranks)),
-        spin_(spin),
-        calls_(ranks_.size()),
-        orders_(ranks_.size()),
-        arrived_(ranks_.size(), false) {}
+  explicit Exchange(std::vector<int> ranks)
+      : ranks_(std::move(ranks)), calls_(ranks_.size()), orders_(ranks_.size()), arrived_(ranks_.size(), false) {}
 
   /// Adds a call; true for the last one. Guarded by the hub's mutex.
   bool arrive(int slot, Call call, StreamOrder order);
@@ -54,8 +51,8 @@ class Exchange {
   /// comes last.
   void release(int rank) noexcept;
 
-  /// Takes part in the work until the operation has ended, or `until` has come.
-  bool help_until(Clock::time_point until);
+  /// Takes part in the work, as `rank`, until the operation has ended, or `until` has come.
+  bool help_until(int rank, Clock::time_point until);
 
  private:
   enum class State : uint8_t { gathering, running, done, failed };
@@ -66,8 +63,17 @@ class Exchange {
     int device;  // -1: the CPU
   };
 
+  // The slices that one participant takes before it helps with another's: in the next operation on the same tensors it
+  // finds them in the cache of its own core.
+  struct Part {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
+  size_t slot_of(int rank) const { return std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin(); }
   void cut();
-  bool run_slices();
+  void deal();
+  bool run_slices(size_t slot);
   void run(const Slice& slice) const;
   void run_on_gpu(const Slice& slice, std::span<const std::byte* const> sources,
                   std::span<std::byte* const> destinations) const;
@@ -75,7 +81,6 @@ class Exchange {
   bool sleep_while(State state, Clock::time_point until);
 
   const std::vector<int> ranks_;
-  const bool spin_;
   std::vector<Call> calls_;
   std::vector<StreamOrder> orders_;  // as the calls
   std::vector<bool> arrived_;
@@ -84,7 +89,7 @@ class Exchange {
   std::vector<Job> jobs_;
   std::vector<TreeProgram> programs_;
   std::vector<Slice> slices_;
-  std::atomic<int64_t> next_{0};
+  std::vector<Part> parts_;  // as the calls
   std::atomic<int64_t> remaining_{0};
 
   std::atomic<State> state_{State::gathering};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend for threads of one process: what they share is a Hub, which pairs their calls up into Exchanges.
 #include <map>
-#include <thread>
 
 #include "comm/backend.h"
 #include "comm/local/exchange.h"
@@ -21,8 +20,7 @@ struct Key {
 
 class Hub {
  public:
-  explicit Hub(int size)
-      : size_(size), spin_(size <= static_cast<int>(std::thread::hardware_concurrency())), gone_(size, false) {}
+  explicit Hub(int size) : size_(size), gone_(size, false) {}
 
   int size() const { return size_; }
 
@@ -30,7 +28,7 @@ class Hub {
     auto order = StreamOrder::after_current(call);
     std::unique_lock lock(mutex_);
     auto& slot = open_[key];
-    if (!slot) slot = std::make_shared<Exchange>(participants(key), spin_);
+    if (!slot) slot = std::make_shared<Exchange>(participants(key));
     const auto exchange = slot;
     const bool last =
         exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call), std::move(order));
@@ -97,7 +95,6 @@ class Hub {
   }
 
   const int size_;
-  const bool spin_;
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Exchange>> open_;  // some participant is missing
   std::vector<bool> gone_;
@@ -121,10 +118,11 @@ class LocalWork : public WorkState {
   bool done() override { return exchange_->ended(); }
 
   bool wait_until(Clock::time_point until) override {
-    if (!exchange_->help_until(std::min(until, deadline_))) {
+    if (!exchange_->help_until(rank_, std::min(until, deadline_))) {
       if (Clock::now() < deadline_) return false;
       hub_->give_up(exchange_, seconds_since(start_));
-      exchange_->help_until(Clock::time_point::max());  // has failed, or all came just now and it is about to end
+      exchange_->help_until(rank_,
+                            Clock::time_point::max());  // has failed, or all came just now and it is about to end
     }
     if (exchange_->failure()) {
       const Failure& failure = *exchange_->failure();

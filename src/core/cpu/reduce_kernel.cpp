@@ -124,7 +124,7 @@ struct And {
 };
 
 // A piece stays in the first-level cache while all sources are added to it.
-constexpr int64_t kPieceBytes = 2048;
+constexpr int64_t kPieceBytes = 4096;
 
 template <class T, class Op>
 void merge(typename T::Storage* out, const typename T::Storage* left, const typename T::Storage* right, int64_t n) {
