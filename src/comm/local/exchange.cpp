@@ -11,9 +11,11 @@ namespace {
 // Bytes of one source in a slice: small enough for two threads to share a megabyte evenly and for all sources of a
 // slice to stay in the second-level cache, large enough for its bookkeeping to vanish.
 constexpr int64_t kThreadSliceBytes = 64 << 10;
-// How long a waiting thread stays awake before it sleeps: a few times what waking up costs, as it yields its core to
-// whoever has something to compute, such as a rank that shares it.
+// How long a waiting thread stays awake before it sleeps: a few times what waking up costs.
 constexpr std::chrono::microseconds kAwakeTime{120};
+// A yield that takes longer was to another program, and for how long nobody yields after it.
+constexpr std::chrono::milliseconds kTimeSlice{1};
+constexpr std::chrono::milliseconds kCrowdedTime{100};
 
 void pause() {
 #if defined(__x86_64__)
@@ -24,6 +26,18 @@ void pause() {
 }
 
 }  // namespace
+
+void Courtesy::yield() {
+  const auto start = Clock::now();
+  std::this_thread::yield();
+  const auto end = Clock::now();
+  if (end - start > kTimeSlice) crowded_until_.store(end + kCrowdedTime, std::memory_order_relaxed);
+}
+
+Clock::time_point Courtesy::awake_until() const {
+  const auto now = Clock::now();
+  return now < crowded_until_.load(std::memory_order_relaxed) ? now : now + kAwakeTime;
+}
 
 bool Exchange::arrive(int slot, Call call, StreamOrder order) {
   calls_[slot] = std::move(call);
@@ -151,7 +165,7 @@ bool Exchange::sleep_while(State state, Clock::time_point until) {
 }
 
 bool Exchange::help_until(int rank, Clock::time_point until) {
-  const auto awake_until = std::min(until, Clock::now() + kAwakeTime);
+  const auto awake_until = std::min(until, courtesy_.awake_until());
   for (;;) {
     const State state = state_.load(std::memory_order_acquire);
     if (state >= State::done) return true;
@@ -160,7 +174,7 @@ bool Exchange::help_until(int rank, Clock::time_point until) {
     const auto changed = [&] { return state_.load(std::memory_order_relaxed) != state; };
     while (!changed() && Clock::now() < awake_until) {
       for (int i = 0; i < 16 && !changed(); ++i) pause();
-      std::this_thread::yield();
+      courtesy_.yield();
     }
     if (!changed() && !sleep_while(state, until)) return false;
   }

@@ -22,14 +22,31 @@ struct Failure {
   std::string reason;
 };
 
+/// How long the threads of a group stay awake while they wait for each other. They yield, so that ranks may share a
+/// core; but where other programs compute, a yield takes one's whole time slice, and a sleeper is sooner back in its
+/// core.
+class Courtesy {
+ public:
+  void yield();
+  /// Until when to stay awake that begins to wait now.
+  Clock::time_point awake_until() const;
+
+ private:
+  std::atomic<Clock::time_point> crowded_until_{};
+};
+
 /// One operation that several threads take part in. It gathers their calls; the last one to come turns it into jobs,
 /// cut into slices; whoever waits takes slices until none is left, those of its own part first. Nobody needs to wait
 /// for the work to be done, as long as one thread does.
 class Exchange {
  public:
   /// `ranks`: who takes part, in the order of their slots.
-  explicit Exchange(std::vector<int> ranks)
-      : ranks_(std::move(ranks)), calls_(ranks_.size()), orders_(ranks_.size()), arrived_(ranks_.size(), false) {}
+  Exchange(std::vector<int> ranks, Courtesy& courtesy)
+      : ranks_(std::move(ranks)),
+        courtesy_(courtesy),
+        calls_(ranks_.size()),
+        orders_(ranks_.size()),
+        arrived_(ranks_.size(), false) {}
 
   /// Adds a call; true for the last one. Guarded by the hub's mutex.
   bool arrive(int slot, Call call, StreamOrder order);
@@ -81,6 +98,7 @@ class Exchange {
   bool sleep_while(State state, Clock::time_point until);
 
   const std::vector<int> ranks_;
+  Courtesy& courtesy_;
   std::vector<Call> calls_;
   std::vector<StreamOrder> orders_;  // as the calls
   std::vector<bool> arrived_;

@@ -28,7 +28,7 @@ class Hub {
     auto order = StreamOrder::after_current(call);
     std::unique_lock lock(mutex_);
     auto& slot = open_[key];
-    if (!slot) slot = std::make_shared<Exchange>(participants(key));
+    if (!slot) slot = std::make_shared<Exchange>(participants(key), courtesy_);
     const auto exchange = slot;
     const bool last =
         exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call), std::move(order));
@@ -95,6 +95,7 @@ class Hub {
   }
 
   const int size_;
+  Courtesy courtesy_;
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Exchange>> open_;  // some participant is missing
   std::vector<bool> gone_;
