@@ -16,7 +16,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -26,6 +25,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/median.h"
 #include "lockstep/core/memory.h"
 #include "support/program.h"
 
@@ -36,11 +36,6 @@ double seconds(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 std::vector<at::Tensor> lenet_parameters() {

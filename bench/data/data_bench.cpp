@@ -121,12 +121,12 @@ nlohmann::json measure(const Work& work, int rounds) {
                with_index_select(floats, targets, RandomKey{2, epoch++});
              }); },
        [&] { return with_loader(busy, 5e-3); }});
-  const double per_second = kBatch / bench::median(seconds[0]);
+  const double per_second = kBatch / median(seconds[0]);
   const auto microseconds = [&](size_t contender) {
-    return bench::median(seconds[contender]) / static_cast<double>(work.images) * 1e6;
+    return median(seconds[contender]) / static_cast<double>(work.images) * 1e6;
   };
   const double speedup = bench::ratio(seconds[2], seconds[1]);
-  const double waited = bench::median(seconds[3]) / (bench::median(seconds[3]) + 5e-3);
+  const double waited = median(seconds[3]) / (median(seconds[3]) + 5e-3);
   std::printf(
       "%-34s %5.2f us an image, index_select %5.2f us (ratio %.2f); %5.2f M images/s; 5 ms steps wait %.2f %%\n",
       work.name.c_str(), microseconds(1), microseconds(2), speedup, per_second / 1e6, 100 * waited);
@@ -153,7 +153,7 @@ nlohmann::json measure_clouds(int rounds) {
   const auto seconds =
       bench::interleave(rounds, {[&] { return each([&](int64_t id) { rooms->read_cloud(id); }); },
                                  [&] { return each([&](int64_t id) { voxelise(clouds[id], 0.05); }); }});
-  const double made = bench::median(seconds[0]) / points, sorted = bench::median(seconds[1]) / points;
+  const double made = median(seconds[0]) / points, sorted = median(seconds[1]) / points;
   std::printf("%-34s %5.1f ns a point made, %5.1f ns a point voxelised\n", "rooms, 5 cm", made * 1e9, sorted * 1e9);
   return {{"work", "rooms"}, {"ns_per_point_made", made * 1e9}, {"ns_per_point_voxelised", sorted * 1e9}};
 }

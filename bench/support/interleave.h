@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <vector>
 
-namespace lockstep::bench {
+#include "lockstep/core/median.h"
 
-inline double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
+namespace lockstep::bench {
 
 /// Runs the contenders in turn, A B C A B C ..., so that a machine whose speed drifts treats them alike: row c holds
 /// the seconds of contender c, one a round. `measure` returns seconds per operation. One round before is not counted.

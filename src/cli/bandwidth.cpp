@@ -5,8 +5,9 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <chrono>
+
+#include "lockstep/core/median.h"
 
 namespace lockstep::cli {
 namespace {
@@ -31,10 +32,8 @@ std::array<double, bandwidth_bytes.size()> measure_all_reduce(const comm::Group&
     const auto tensor = at::zeros({bandwidth_bytes[s] / 4}, at::device(device).dtype(at::kFloat));
     std::vector<double> seconds;
     for (int call = 0; call < calls_for(bandwidth_bytes[s]); ++call) seconds.push_back(seconds_of_one(group, tensor));
-    const auto warm = seconds.begin() + seconds.size() / 5;
-    const auto middle = warm + (seconds.end() - warm) / 2;
-    std::nth_element(warm, middle, seconds.end());
-    medians[s] = *middle;
+    const auto warm = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 5);
+    medians[s] = median({warm, seconds.end()});
   }
   return medians;
 }

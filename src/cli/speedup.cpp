@@ -16,6 +16,7 @@
 #include "lockstep/core/cpu_info.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/median.h"
 #include "lockstep/report/curves.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
@@ -25,12 +26,6 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int64_t kSteps = 12;
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // What steps took in several rounds.
 class StepTimes {
