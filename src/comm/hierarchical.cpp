@@ -302,7 +302,7 @@ std::shared_ptr<Backend> Hierarchical::subgroup(const std::vector<int>& members,
   }
   // Groups split off side by side may have the same processes: the first member tells them apart.
   const int name = number * size() + members[0];
-  const auto mine = threads_->subgroup(threads, name);
+  auto mine = threads_->subgroup(threads, name);
   if (processes.size() == 1) return mine;
   return join(mine, threads[0] == threads_->rank() ? processes_->subgroup(processes, name) : nullptr);
 }
