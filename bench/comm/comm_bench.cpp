@@ -10,8 +10,6 @@
 
 #include <barrier>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -20,6 +18,7 @@
 #include "comm/transport/transport_backend.h"
 #include "lockstep/comm/group.h"
 #include "support/interleave.h"
+#include "support/program.h"
 
 namespace lockstep::bench {
 namespace {
@@ -152,7 +151,8 @@ nlohmann::json compare(Ranks& ranks, const std::vector<Group>& local, const std:
   return row;
 }
 
-nlohmann::json run() {
+nlohmann::json run(const Arguments&) {
+  at::set_num_threads(1);
   nlohmann::json rows = nlohmann::json::array();
   std::printf("all-reduce of float32, median of %d interleaved rounds; (xK): K times the local backend's time\n",
               kRounds);
@@ -171,7 +171,7 @@ nlohmann::json run() {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  at::set_num_threads(1);
-  const auto rows = lockstep::bench::run();
-  if (argc == 3 && std::string(argv[1]) == "--json") std::ofstream(argv[2]) << rows.dump(1) << "\n";
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "All-reduces between threads, against Gloo, OpenMPI and memcpy.", .measure = run});
 }

@@ -44,7 +44,7 @@ double measure(const Group& group, const at::Tensor& tensor, Order order, int re
 }
 
 // A rank: rank 0 writes what it measured.
-int run_rank(const std::string& file) {
+void run_rank(const std::vector<std::string>& words) {
   at::set_num_threads(1);
   comm::ConnectOptions options;
   options.backend = "gloo";
@@ -61,12 +61,11 @@ int run_rank(const std::string& file) {
                     {"ring_seconds", median(seconds[1])},
                     {"canonical_over_ring", ratio(seconds[0], seconds[1])}});
   }
-  if (group.rank() == 0) std::ofstream(file) << rows;
+  if (group.rank() == 0) std::ofstream(words.at(0)) << rows;
   group.finish();
-  return 0;
 }
 
-int run_program(std::vector<std::string> arguments) {
+int run_command(std::vector<std::string> arguments) {
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -83,10 +82,10 @@ nlohmann::json run_hosts(const Network& network) {
   arguments.insert(arguments.end(), network.options.begin(), network.options.end());
   for (const auto& word : {std::to_string(network.hosts), std::string("sh"), std::string("-c"),
                            std::string("exec \"$1\" run -n 1 --no-prefix --hosts $HOSTS --rank-offset $HOST -- \"$2\" "
-                                       "--rank \"$3\""),
+                                       "--serve \"$3\""),
                            std::string("sh"), std::string(LOCKSTEP_PROGRAM), own_path(), file.string()})
     arguments.push_back(word);
-  const int code = run_program(arguments);
+  const int code = run_command(arguments);
   if (code == skipped) return {{"skipped", "the kernel forbids network namespaces"}};
   require(code == 0, "comm_hosts_bench", "the hosts ended with exit code ", code, ", expected 0");
   nlohmann::json rows;
@@ -100,7 +99,7 @@ nlohmann::json run_hosts(const Network& network) {
   return rows;
 }
 
-int run_all(const std::string& json_file) {
+nlohmann::json run_all(const Arguments&) {
   const auto built = comm::backends();
   nlohmann::json results;
   std::printf("all-reduce of float32 between hosts, one process each, Gloo; median of %d interleaved rounds\n", rounds);
@@ -113,18 +112,16 @@ int run_all(const std::string& json_file) {
           Network{"2 hosts, no limit", 2, {}}})
       results[network.name] = run_hosts(network);
   }
-  if (!json_file.empty()) std::ofstream(json_file) << results.dump(1) << "\n";
-  return 0;
-}
-
-int run(int argc, char** argv) {
-  const std::string option = argc == 3 ? argv[1] : "";
-  return option == "--rank" ? run_rank(argv[2]) : run_all(option == "--json" ? argv[2] : "");
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "All-reduces between hosts that are network namespaces, canonical and by a ring.",
+                      .measure = run_all,
+                      .serve = run_rank});
 }

@@ -17,8 +17,7 @@
 #include <time.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -27,6 +26,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/median.h"
 #include "lockstep/core/memory.h"
+#include "support/peer.h"
 #include "support/program.h"
 
 namespace lockstep {
@@ -92,8 +92,10 @@ Steps train(const Load& load) {
   return steps;
 }
 
-// Prints the median step in milliseconds, the peak memory in MiB and the page faults of a step.
-int run_child(const Load& load) {
+// Reads a number of steps and answers with the median of one in milliseconds and its page faults.
+void serve(const std::vector<std::string>& words) {
+  Load load{std::stoll(words.at(0)), words.at(1) == "1", std::stoi(words.at(2)), 0};
+  if (!(std::cin >> load.steps)) return;
   tune_allocator();
   at::set_num_threads(1);
   std::vector<Steps> replicas(static_cast<size_t>(load.threads));
@@ -111,11 +113,8 @@ int run_child(const Load& load) {
     milliseconds.insert(milliseconds.end(), own.milliseconds.begin(), own.milliseconds.end());
     faults += static_cast<double>(own.page_faults);
   }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  std::printf("%.4f %.1f %.0f\n", median(milliseconds), static_cast<double>(usage.ru_maxrss) / 1024,
-              faults / load.steps / load.threads);
-  return 0;
+  std::cout << median(milliseconds) << " " << faults / load.steps / load.threads << "\n" << std::flush;
+  std::cin >> load.steps;  // waits, so that its peak memory can be asked for
 }
 
 struct Variant {
@@ -133,16 +132,11 @@ std::vector<Variant> variants() {
 }
 
 void measure(Variant& variant, const Load& load) {
-  const std::string command = text("env ", variant.environment, " '", bench::own_path(), "' --child ", load.batch, " ",
-                                   load.varying, " ", load.threads, " ", load.steps);
-  FILE* pipe = popen(command.c_str(), "r");
-  require(pipe != nullptr, "core_memory_bench", "cannot run '", command, "'");
-  double milliseconds = 0, mebibytes = 0, faults = 0;
-  const bool read = std::fscanf(pipe, "%lf %lf %lf", &milliseconds, &mebibytes, &faults) == 3;
-  require(pclose(pipe) == 0 && read, "core_memory_bench", "'", command, "' failed");
-  variant.milliseconds.push_back(milliseconds);
-  variant.mebibytes.push_back(mebibytes);
-  variant.faults.push_back(faults);
+  bench::Peer child({text("env ", variant.environment, " ", bench::serve_command(), load.batch, " ", load.varying, " ",
+                          load.threads)});
+  variant.milliseconds.push_back(child.run(load.steps));
+  variant.mebibytes.push_back(child.peak_mib());
+  variant.faults.push_back(child.answer().at(1));
 }
 
 void compare(const Load& load, int rounds, nlohmann::json& results) {
@@ -167,23 +161,21 @@ void compare(const Load& load, int rounds, nlohmann::json& results) {
   std::fflush(stdout);
 }
 
-int run(int argc, char** argv) {
-  if (argc == 6 && std::string_view(argv[1]) == "--child")
-    return run_child({std::atoll(argv[2]), std::atoi(argv[3]) != 0, std::atoi(argv[4]), std::atoi(argv[5])});
-  require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "core_memory_bench",
-          "got unknown arguments, expected none or --json FILE");
+nlohmann::json compare_all(const bench::Arguments&) {
   nlohmann::json results = nlohmann::json::array();
   constexpr int rounds = 3;
   for (const Load& load : {Load{256, false, 1, 12}, Load{1024, false, 1, 4}, Load{256, false, 2, 12},
                            Load{1024, false, 2, 4}, Load{1024, true, 1, 12}})
     compare(load, rounds, results);
-  if (argc == 3) std::ofstream(argv[2]) << results.dump(1) << '\n';
-  return 0;
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::run);
+  return lockstep::bench::run_program(argc, argv,
+                                      {.measures = "Allocators compared on training steps of LeNet.",
+                                       .measure = lockstep::compare_all,
+                                       .serve = lockstep::serve});
 }

@@ -18,7 +18,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -158,9 +157,7 @@ nlohmann::json measure_clouds(int rounds) {
   return {{"work", "rooms"}, {"ns_per_point_made", made * 1e9}, {"ns_per_point_voxelised", sorted * 1e9}};
 }
 
-int run(int argc, char** argv) {
-  require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "data_bench",
-          "got unknown arguments, expected none or --json FILE");
+nlohmann::json measure_all(const bench::Arguments&) {
   at::set_num_threads(1);
   const std::vector<Work> works{
       {"1 x 28 x 28, normalize", {1, 28, 28}, "normalize:0.5:0.3", 60000},
@@ -169,13 +166,14 @@ int run(int argc, char** argv) {
   nlohmann::json results = nlohmann::json::array();
   for (const Work& work : works) results.push_back(measure(work, 7));
   results.push_back(measure_clouds(7));
-  if (argc == 3) std::ofstream(argv[2]) << results.dump(1) << '\n';
-  return 0;
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep::data
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::data::run);
+  return lockstep::bench::run_program(
+      argc, argv,
+      {.measures = "Reading, transforming and batching images and rooms.", .measure = lockstep::data::measure_all});
 }

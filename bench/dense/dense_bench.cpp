@@ -10,8 +10,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -19,6 +17,7 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/dense/convolution.h"
 #include "support/interleave.h"
+#include "support/program.h"
 #include "support/sgemm.h"
 
 namespace lockstep::bench {
@@ -95,31 +94,26 @@ nlohmann::json measure(const Load& load, int rounds) {
   return out;
 }
 
-}  // namespace
-}  // namespace lockstep::bench
-
-int main(int argc, char** argv) {
-  using namespace lockstep;
-  std::string file;
-  int rounds = 9;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--json") && i + 1 < argc) {
-      file = argv[++i];
-    } else if (!std::strcmp(argv[i], "--rounds") && i + 1 < argc) {
-      rounds = std::stoi(argv[++i]);
-    } else {
-      std::fprintf(stderr, "usage: dense_bench [--json FILE] [--rounds N]\n");
-      return 2;
-    }
-  }
+nlohmann::json measure_all(const Arguments& arguments) {
   tune_allocator();
   at::set_num_threads(1);
   const at::NoGradGuard no_grad;
-  std::printf("sgemm peak %.1f GFLOP/s\n", bench::sgemm_peak());
+  std::printf("sgemm peak %.1f GFLOP/s\n", sgemm_peak());
   std::printf("%s, 1 thread, GFLOP/s ours / libtorch, and how many times as fast\n%-18s  %-21s%-21s%s\n",
               to_string(cpu_level()), "", "forward", "input gradient", "weight gradient");
   nlohmann::json all;
   all["cpu_level"] = to_string(cpu_level());
-  for (const auto& load : bench::loads) all[load.name] = bench::measure(load, rounds);
-  if (!file.empty()) std::ofstream(file) << all.dump(2) << "\n";
+  for (const auto& load : loads) all[load.name] = measure(load, static_cast<int>(arguments.number("--rounds", 9)));
+  return all;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "Convolutions of images, against libtorch's.",
+                      .measure = measure_all,
+                      .options = {{"--rounds", "N", "default 9"}}});
 }

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -112,7 +111,7 @@ Json measure_room(int64_t voxels, int rounds) {
 }
 
 // Does nothing but steps on one room, so many for each number read.
-int serve_alone(int64_t voxels, bool tuned) {
+void serve_alone(int64_t voxels, bool tuned) {
   if (tuned) tune_allocator();
   const Room room(voxels, 1);
   auto network = make_network();
@@ -121,18 +120,17 @@ int serve_alone(int64_t voxels, bool tuned) {
     for (int i = 0; i < steps; ++i) step(network, room.cloud(), room.labels);
     std::cout << (work_seconds() - start) / steps << "\n" << std::flush;
   }
-  return 0;
 }
 
 // The most memory that such a process holds.
 double peak_mib(int64_t voxels, bool tuned) {
-  Peer alone({text("'", own_path(), "' --alone ", voxels, tuned ? " tuned" : " plain")});
+  Peer alone({text(serve_command(), "alone ", voxels, tuned ? " tuned" : " plain")});
   alone.run(3);
   return alone.peak_mib();
 }
 
 // Two replicas with a room each, batch norms synchronised; for every number read, so many steps and their seconds.
-int serve(const std::string& devices, int64_t voxels) {
+void serve_replicas(const std::string& devices, int64_t voxels) {
   const auto team = parallel::Team::create({.replicas = 2, .devices = devices});
   auto made = make_network();
   parallel::convert_sync_batchnorm(*made);
@@ -154,15 +152,12 @@ int serve(const std::string& devices, int64_t voxels) {
       if (me.number() == 0) std::cout << passed.count() / count << "\n" << std::flush;
     }
   });
-  return 0;
 }
 
 Json measure_replicas(int64_t voxels, int rounds) {
-  const auto command = [&](const char* devices) {
-    return std::vector{text("'", own_path(), "' --serve ", devices, " ", voxels)};
-  };
+  const auto command = [&](const char* devices) { return std::vector{text(serve_command(), devices, " ", voxels)}; };
   // What the machine allows: two programs that share it and nothing else.
-  const std::string alone = text("'", own_path(), "' --alone ", voxels, " tuned");
+  const std::string alone = text(serve_command(), "alone ", voxels, " tuned");
   Peer one(command("cpu:1")), two(command("cpu:2")), stranger({alone}), strangers({alone, alone});
   const auto seconds = interleave(rounds, {[&] { return one.run(1); }, [&] { return two.run(1); },
                                            [&] { return stranger.run(1); }, [&] { return strangers.run(1); }});
@@ -178,17 +173,21 @@ Json measure_replicas(int64_t voxels, int rounds) {
           {"allowed", allowed}};
 }
 
-int run(int argc, char** argv) {
+// Either "alone VOXELS tuned", or "plain", or "DEVICES VOXELS".
+void serve(const std::vector<std::string>& words) {
   pin_numerics();
   at::set_num_threads(1);
-  const std::string option = argc > 1 ? argv[1] : "";
-  if (option == "--alone") return serve_alone(std::stoll(argv[2]), std::string_view(argv[3]) == "tuned");
+  if (words.at(0) == "alone") return serve_alone(std::stoll(words.at(1)), words.at(2) == "tuned");
   tune_allocator();
-  if (option == "--serve") return serve(argv[2], std::stoll(argv[3]));
-  require(argc == 1 || (argc == 3 && (option == "--json" || option == "--voxels")), "models_network_bench", "got '",
-          option, "', expected --json FILE or --voxels NUMBER");
-  const std::vector<int64_t> sizes =
-      option == "--voxels" ? std::vector<int64_t>{std::stoll(argv[2])} : std::vector<int64_t>{20000, 50000, 100000};
+  serve_replicas(words.at(0), std::stoll(words.at(1)));
+}
+
+Json measure(const Arguments& arguments) {
+  pin_numerics();
+  at::set_num_threads(1);
+  tune_allocator();
+  const std::vector<int64_t> sizes = arguments.has("--voxels") ? std::vector{arguments.number("--voxels", 0)}
+                                                               : std::vector<int64_t>{20000, 50000, 100000};
   Json all;
   std::printf("MinkUNet34C, forward and backward, one room, one thread\n");
   for (const int64_t voxels : sizes) all["rooms"].push_back(measure_room(voxels, 5));
@@ -197,13 +196,17 @@ int run(int argc, char** argv) {
               static_cast<long>(sizes.back()), tuned);
   all["peak_mib"] = {{"plain", plain}, {"tuned", tuned}};
   all["replicas"] = measure_replicas(sizes.front(), 5);
-  if (option == "--json") std::ofstream(argv[2]) << all.dump(1) << '\n';
-  return 0;
+  return all;
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "MinkUNet34C, forward and backward, on rooms; and two replicas with a room each.",
+                      .measure = measure,
+                      .options = {{"--voxels", "N", "rooms of about so many; default 20000, 50000 and 100000"}},
+                      .serve = serve});
 }

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -33,9 +32,7 @@ double seconds_of(torch::nn::BatchNorm2d& layer, const torch::Tensor& x, const t
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / times;
 }
 
-int run(int argc, char** argv) {
-  require(argc == 1 || (argc == 3 && std::string_view(argv[1]) == "--json"), "batch_norm_bench",
-          "got unknown arguments, expected none or --json FILE");
+nlohmann::json compare(const Arguments&) {
   tune_allocator();
   torch::set_num_threads(1);
   nlohmann::json results = nlohmann::json::array();
@@ -58,13 +55,14 @@ int run(int argc, char** argv) {
                        {"us_torch", 1e6 * median(seconds[1])},
                        {"ratio", ratio(seconds[0], seconds[1])}});
   }
-  if (argc == 3) std::ofstream(argv[2]) << results.dump(1) << '\n';
-  return 0;
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "Synchronised batch norms on one device, against torch's.", .measure = compare});
 }

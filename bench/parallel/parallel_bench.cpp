@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -79,7 +78,8 @@ void serve(const Load& load, const Network& made, const torch::Tensor& images) {
   });
 }
 
-int serve(const Load& load) {
+void serve(const std::vector<std::string>& words) {
+  const Load load{words.at(0), std::stoll(words.at(1)), words.at(2), std::stoll(words.at(3)), words.at(4), words.at(5)};
   tune_allocator();
   pin_numerics();
   torch::manual_seed(0);
@@ -90,7 +90,6 @@ int serve(const Load& load) {
     parallel::convert_sync_batchnorm(made);
     serve(load, made, torch::randn({load.batch, 3, 64, 64}));
   }
-  return 0;
 }
 
 struct Contender {
@@ -105,8 +104,8 @@ class Contenders {
 
   void add_replicas(const char* name, int64_t replicas, const char* devices, const char* format = "automatic",
                     const char* order = "canonical", int processes = 1) {
-    const std::string serve = text("'", own_path(), "' --serve ", network_, " ", replicas, " ", devices, " ", batch_,
-                                   " ", format, " ", order);
+    const std::string serve =
+        text(serve_command(), network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order);
     std::vector<std::string> commands;
     const int port = free_port();
     for (int rank = 0; rank < processes; ++rank)
@@ -118,8 +117,7 @@ class Contenders {
 
   /// What the machine allows: programs that share it and nothing else, each with its part of the batch on one thread.
   void add_strangers(const char* name, int count) {
-    const std::string serve =
-        text("'", own_path(), "' --serve ", network_, " 1 cpu:1 ", batch_ / count, " automatic canonical");
+    const std::string serve = text(serve_command(), network_, " 1 cpu:1 ", batch_ / count, " automatic canonical");
     add(name, std::vector<std::string>(count, serve));
   }
 
@@ -191,27 +189,26 @@ void compare_resnet(nlohmann::json& results) {
   all.compare(3, 9, results);
 }
 
-int run(int argc, char** argv) {
-  if (argc == 8 && std::string_view(argv[1]) == "--serve")
-    return serve({argv[2], std::stoll(argv[3]), argv[4], std::stoll(argv[5]), argv[6], argv[7]});
-  std::string json, only;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view option = argv[i];
-    require((option == "--json" || option == "--only") && i + 1 < argc, "parallel_bench", "got '", option,
-            "', expected --json FILE or --only lenet or resnet18");
-    (option == "--json" ? json : only) = argv[i + 1];
-  }
+nlohmann::json compare(const Arguments& arguments) {
+  const std::string only = arguments.text("--only", "");
+  require(only.empty() || only == "lenet" || only == "resnet18", "parallel_bench", "--only is '", only,
+          "', expected lenet or resnet18");
   nlohmann::json results = nlohmann::json::array();
   for (const int64_t batch : {64, 256, 1024})
     if (only != "resnet18") compare_lenet(batch, results);
   if (only != "lenet") compare_resnet(results);
-  if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
-  return 0;
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+  using namespace lockstep::bench;
+  return run_program(
+      argc, argv,
+      {.measures = "A step on several devices, against one device and PyTorch's DistributedDataParallel.",
+       .measure = compare,
+       .options = {{"--only", "NETWORK", "lenet or resnet18"}},
+       .serve = serve});
 }

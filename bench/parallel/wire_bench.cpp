@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -56,7 +55,8 @@ Images read_images(const std::string& folder, const std::string& part, int64_t c
 }
 
 // Answers: seconds a step, the mean loss of the last 50 steps, accuracy, bytes a step that one process sends.
-void serve(const std::string& wire, const std::string& folder) {
+void serve(const std::vector<std::string>& words) {
+  const std::string &wire = words.at(0), &folder = words.at(1);
   tune_allocator();
   pin_numerics();
   const auto train = read_images(folder, "train", 60000), test = read_images(folder, "t10k", 10000);
@@ -92,7 +92,8 @@ void serve(const std::string& wire, const std::string& folder) {
   });
 }
 
-int compare(const std::string& folder, const std::string& json) {
+nlohmann::json compare(const Arguments& arguments) {
+  const std::string folder = arguments.text("--data", fashion_mnist_folder);
   nlohmann::json results = nlohmann::json::array();
   if (has_fashion_mnist(folder)) {
     std::printf("LeNet on Fashion-MNIST, 4 replicas on 2 processes, batch %ld, one epoch\n", static_cast<long>(kBatch));
@@ -100,8 +101,8 @@ int compare(const std::string& folder, const std::string& json) {
       std::vector<std::string> commands;
       const int port = free_port();
       for (int rank = 0; rank < 2; ++rank)
-        commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " '",
-                                own_path(), "' --serve ", wire, " '", folder, "'"));
+        commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " ",
+                                serve_command(), wire, " '", folder, "'"));
       Peer peer(commands);
       peer.run(60000 / kBatch);
       const auto& answer = peer.answer();
@@ -116,28 +117,17 @@ int compare(const std::string& folder, const std::string& json) {
                          {"ms_per_step", 1e3 * answer[0]}});
     }
   }
-  if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
-  return 0;
-}
-
-int run(int argc, char** argv) {
-  if (argc == 4 && std::string_view(argv[1]) == "--serve") {
-    serve(argv[2], argv[3]);
-    return 0;
-  }
-  std::string folder = fashion_mnist_folder, json;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view option = argv[i];
-    require(option == "--data" || option == "--json", "wire_bench", "unknown option '", option,
-            "', expected --data FOLDER or --json FILE");
-    (option == "--data" ? folder : json) = argv[i + 1];
-  }
-  return compare(folder, json);
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "What processes send each other, in several ways: loss, accuracy, bytes and time.",
+                      .measure = compare,
+                      .options = {{"--data", "FOLDER", "where Fashion-MNIST lies"}},
+                      .serve = serve});
 }

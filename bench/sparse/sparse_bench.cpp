@@ -11,8 +11,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +20,7 @@
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
 #include "sparse/operations.h"
+#include "support/program.h"
 #include "support/rooms.h"
 #include "support/sgemm.h"
 
@@ -149,34 +148,19 @@ void time_convolutions(const KernelMapPtr& map, double peak, Json& out) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string file;
-  std::vector<int64_t> sizes = {20000, 50000, 100000};
-  std::vector<int> threads_used = {1, 2};
-  bool maps_only = false;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--json") && i + 1 < argc) {
-      file = argv[++i];
-    } else if (!std::strcmp(argv[i], "--voxels") && i + 1 < argc) {
-      sizes = {std::stoll(argv[++i])};
-    } else if (!std::strcmp(argv[i], "--maps")) {
-      maps_only = true;
-    } else if (!std::strcmp(argv[i], "--threads") && i + 1 < argc) {
-      threads_used = {std::stoi(argv[++i])};
-    } else {
-      std::fprintf(stderr, "usage: sparse_bench [--json FILE] [--voxels N] [--threads N] [--maps]\n");
-      return 2;
-    }
-  }
+Json measure(const bench::Arguments& arguments) {
+  const std::vector<int64_t> sizes = arguments.has("--voxels") ? std::vector{arguments.number("--voxels", 0)}
+                                                               : std::vector<int64_t>{20000, 50000, 100000};
+  const std::vector<int64_t> threads_used =
+      arguments.has("--threads") ? std::vector{arguments.number("--threads", 0)} : std::vector<int64_t>{1, 2};
+  const bool maps_only = arguments.has("--maps");
   tune_allocator();  // as training programs do: freed memory is used again
   Json all;
   all["cpu_level"] = to_string(cpu_level());
-  for (const int threads : threads_used) {
-    at::set_num_threads(threads);
+  for (const int64_t threads : threads_used) {
+    at::set_num_threads(static_cast<int>(threads));
     const double peak = bench::sgemm_peak();
-    std::printf("%d thread%s, sgemm peak %.1f GFLOP/s, %s\n", threads, threads > 1 ? "s" : "", peak,
+    std::printf("%ld thread%s, sgemm peak %.1f GFLOP/s, %s\n", static_cast<long>(threads), threads > 1 ? "s" : "", peak,
                 to_string(cpu_level()));
     Json& out = all["threads"][std::to_string(threads)];
     out["sgemm_gflops"] = peak;
@@ -187,5 +171,16 @@ int main(int argc, char** argv) {
       if (size == sizes.back() && !maps_only) time_convolutions(maps.kernel, peak, room["convolution"]);
     }
   }
-  if (!file.empty()) std::ofstream(file) << all.dump(2) << "\n";
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bench::run_program(argc, argv,
+                            {.measures = "Kernel maps and sparse convolutions of rooms, against gather, GEMM, scatter.",
+                             .measure = measure,
+                             .options = {{"--voxels", "N", "rooms of about so many; default 20000, 50000 and 100000"},
+                                         {"--threads", "N", "default 1, then 2"},
+                                         {"--maps", "", "no convolutions"}}});
 }

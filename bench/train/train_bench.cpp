@@ -3,7 +3,6 @@
 // and, with --seeds N, the test accuracy of both after ten epochs from N seeds.
 
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -25,7 +24,10 @@ namespace {
 
 // Answers "seconds of training, share of them spent waiting for data, test accuracy": the line is a number of epochs,
 // or, with ten epochs a run, a seed.
-void serve(const std::string& folder, int64_t replicas, const std::string& devices, bool seeds) {
+void serve(const std::vector<std::string>& words) {
+  const std::string &folder = words.at(0), &devices = words.at(2);
+  const int64_t replicas = std::stoll(words.at(1));
+  const bool seeds = words.at(3) == "1";
   tune_allocator();
   pin_numerics();
   for (uint64_t number = 0; std::cin >> number;) {
@@ -59,7 +61,7 @@ class Contenders {
   explicit Contenders(std::string folder) : folder_(std::move(folder)) {}
 
   void add_lockstep(const char* name, int replicas, const char* devices, bool seeds = false) {
-    add(name, {text("'", own_path(), "' --serve '", folder_, "' ", replicas, " ", devices, " ", seeds)});
+    add(name, {text(serve_command(), "'", folder_, "' ", replicas, " ", devices, " ", seeds)});
   }
   void add_torch(const char* name, const char* way, int world, int threads, const char* format) {
     std::vector<std::string> commands;
@@ -128,32 +130,27 @@ void compare_accuracy(const std::string& folder, int seeds, nlohmann::json& resu
   }
 }
 
-int run(int argc, char** argv) {
-  if (argc == 6 && std::string_view(argv[1]) == "--serve") {
-    serve(argv[2], std::stoll(argv[3]), argv[4], std::string_view(argv[5]) == "1");
-    return 0;
-  }
-  std::string json, folder = fashion_mnist_folder, seeds = "0";
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view option = argv[i];
-    require((option == "--json" || option == "--data" || option == "--seeds") && i + 1 < argc, "train_bench", "got '",
-            option, "', expected --json FILE, --data FOLDER or --seeds NUMBER");
-    (option == "--json" ? json : option == "--data" ? folder : seeds) = argv[i + 1];
-  }
+nlohmann::json compare(const Arguments& arguments) {
+  const std::string folder = arguments.text("--data", fashion_mnist_folder);
   nlohmann::json results = nlohmann::json::array();
   if (has_fashion_mnist(folder)) {
-    if (const int count = std::stoi(seeds); count > 0)
-      compare_accuracy(folder, count, results);
+    if (arguments.has("--seeds"))
+      compare_accuracy(folder, static_cast<int>(arguments.number("--seeds", 1)), results);
     else
       compare_epochs(folder, results);
   }
-  if (!json.empty()) std::ofstream(json) << results.dump(1) << '\n';
-  return 0;
+  return results;
 }
 
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  return lockstep::bench::run_program(argc, argv, lockstep::bench::run);
+  using namespace lockstep::bench;
+  return run_program(argc, argv,
+                     {.measures = "Epochs of LeNet on Fashion-MNIST, against PyTorch.",
+                      .measure = compare,
+                      .options = {{"--data", "FOLDER", "where Fashion-MNIST lies"},
+                                  {"--seeds", "N", "accuracies with so many seeds instead of times"}},
+                      .serve = serve});
 }
