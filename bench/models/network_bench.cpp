@@ -186,8 +186,7 @@ Json measure(const Arguments& arguments) {
   pin_numerics();
   at::set_num_threads(1);
   tune_allocator();
-  const std::vector<int64_t> sizes = arguments.has("--voxels") ? std::vector{arguments.number("--voxels", 0)}
-                                                               : std::vector<int64_t>{20000, 50000, 100000};
+  const std::vector<int64_t> sizes = room_sizes(arguments);
   Json all;
   std::printf("MinkUNet34C, forward and backward, one room, one thread\n");
   for (const int64_t voxels : sizes) all["rooms"].push_back(measure_room(voxels, 5));
@@ -207,6 +206,6 @@ int main(int argc, char** argv) {
   return run_program(argc, argv,
                      {.measures = "MinkUNet34C, forward and backward, on rooms; and two replicas with a room each.",
                       .measure = measure,
-                      .options = {{"--voxels", "N", "rooms of about so many; default 20000, 50000 and 100000"}},
+                      .options = {voxels_option},
                       .serve = serve});
 }

@@ -191,8 +191,8 @@ void compare_resnet(nlohmann::json& results) {
 
 nlohmann::json compare(const Arguments& arguments) {
   const std::string only = arguments.text("--only", "");
-  require(only.empty() || only == "lenet" || only == "resnet18", "parallel_bench", "--only is '", only,
-          "', expected lenet or resnet18");
+  if (!only.empty() && only != "lenet" && only != "resnet18")
+    throw UsageError("--only is '" + only + "', expected lenet or resnet18");
   nlohmann::json results = nlohmann::json::array();
   for (const int64_t batch : {64, 256, 1024})
     if (only != "resnet18") compare_lenet(batch, results);

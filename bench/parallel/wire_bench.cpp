@@ -93,16 +93,15 @@ void serve(const std::vector<std::string>& words) {
 }
 
 nlohmann::json compare(const Arguments& arguments) {
-  const std::string folder = arguments.text("--data", fashion_mnist_folder);
   nlohmann::json results = nlohmann::json::array();
-  if (has_fashion_mnist(folder)) {
+  if (const auto folder = find_fashion_mnist(arguments)) {
     std::printf("LeNet on Fashion-MNIST, 4 replicas on 2 processes, batch %ld, one epoch\n", static_cast<long>(kBatch));
     for (const char* wire : {"none", "bf16", "fp16", "top_k:0.01", "top_k:0.05", "power_sgd:1", "power_sgd:4"}) {
       std::vector<std::string> commands;
       const int port = free_port();
       for (int rank = 0; rank < 2; ++rank)
         commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " ",
-                                serve_command(), wire, " '", folder, "'"));
+                                serve_command(), wire, " '", *folder, "'"));
       Peer peer(commands);
       peer.run(60000 / kBatch);
       const auto& answer = peer.answer();
@@ -128,6 +127,6 @@ int main(int argc, char** argv) {
   return run_program(argc, argv,
                      {.measures = "What processes send each other, in several ways: loss, accuracy, bytes and time.",
                       .measure = compare,
-                      .options = {{"--data", "FOLDER", "where Fashion-MNIST lies"}},
+                      .options = {fashion_mnist_option},
                       .serve = serve});
 }

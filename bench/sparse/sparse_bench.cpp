@@ -149,15 +149,12 @@ void time_convolutions(const KernelMapPtr& map, double peak, Json& out) {
 }
 
 Json measure(const bench::Arguments& arguments) {
-  const std::vector<int64_t> sizes = arguments.has("--voxels") ? std::vector{arguments.number("--voxels", 0)}
-                                                               : std::vector<int64_t>{20000, 50000, 100000};
-  const std::vector<int64_t> threads_used =
-      arguments.has("--threads") ? std::vector{arguments.number("--threads", 0)} : std::vector<int64_t>{1, 2};
+  const std::vector<int64_t> sizes = bench::room_sizes(arguments);
   const bool maps_only = arguments.has("--maps");
   tune_allocator();  // as training programs do: freed memory is used again
   Json all;
   all["cpu_level"] = to_string(cpu_level());
-  for (const int64_t threads : threads_used) {
+  for (const int64_t threads : arguments.numbers("--threads", {1, 2})) {
     at::set_num_threads(static_cast<int>(threads));
     const double peak = bench::sgemm_peak();
     std::printf("%ld thread%s, sgemm peak %.1f GFLOP/s, %s\n", static_cast<long>(threads), threads > 1 ? "s" : "", peak,
@@ -177,10 +174,9 @@ Json measure(const bench::Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::run_program(argc, argv,
-                            {.measures = "Kernel maps and sparse convolutions of rooms, against gather, GEMM, scatter.",
-                             .measure = measure,
-                             .options = {{"--voxels", "N", "rooms of about so many; default 20000, 50000 and 100000"},
-                                         {"--threads", "N", "default 1, then 2"},
-                                         {"--maps", "", "no convolutions"}}});
+  return bench::run_program(
+      argc, argv,
+      {.measures = "Kernel maps and sparse convolutions of rooms, against gather, GEMM, scatter.",
+       .measure = measure,
+       .options = {bench::voxels_option, {"--threads", "N", "default 1, then 2"}, {"--maps", "", "no convolutions"}}});
 }

@@ -12,34 +12,37 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <utility>
 
 namespace lockstep::bench {
-
 namespace {
 
+bool takes_value(const Option& option) {
+  return *option.value != '\0';
+}
+
 std::string written(const Option& option) {
-  return option.value.empty() ? option.name : option.name + " " + option.value;
+  return std::string(option.name) + (takes_value(option) ? " " : "") + option.value;
 }
 
 void print_help(const std::string& name, const std::string& measures, const std::vector<Option>& options) {
   std::printf("%s\n\nusage: %s", measures.c_str(), name.c_str());
   for (const Option& option : options) std::printf(" [%s]", written(option).c_str());
   std::printf("\n\n");
-  for (const Option& option : options) std::printf("  %-16s  %s\n", written(option).c_str(), option.meaning.c_str());
+  for (const Option& option : options) std::printf("  %-16s  %s\n", written(option).c_str(), option.meaning);
 }
 
 std::map<std::string, std::string> read(const std::vector<std::string>& words, const std::vector<Option>& options) {
   std::map<std::string, std::string> given;
   for (size_t i = 0; i < words.size(); ++i) {
-    const auto option = std::ranges::find(options, words[i], &Option::name);
-    const bool known = option != options.end(), whole = known && (option->value.empty() || i + 1 < words.size());
+    const auto option = std::ranges::find_if(options, [&](const Option& one) { return one.name == words[i]; });
+    const bool known = option != options.end(), whole = known && (!takes_value(*option) || i + 1 < words.size());
     if (!whole) {
       std::string expected;
       for (const Option& one : options) expected += (expected.empty() ? "" : ", ") + written(one);
-      throw std::invalid_argument("got '" + words[i] + (known ? "' without a value" : "'") + ", expected " + expected);
+      throw UsageError("got '" + words[i] + (known ? "' without a value" : "'") + ", expected " + expected);
     }
-    given[option->name] = option->value.empty() ? "" : words[++i];
+    given[option->name] = takes_value(*option) ? words[++i] : "";
   }
   return given;
 }
@@ -57,11 +60,12 @@ int run(const std::string& name, const std::vector<std::string>& words, const Pr
     print_help(name, program.measures, options);
     return 0;
   }
-  const nlohmann::json results = program.measure(arguments);
-  if (arguments.has("--json")) {
-    std::ofstream file(arguments.text("--json", ""));
-    if (!(file << results.dump(1) << '\n')) throw std::runtime_error("cannot write " + arguments.text("--json", ""));
-  }
+  const std::string path = arguments.text("--json", "");
+  std::ofstream file;
+  if (!path.empty()) file.open(path);
+  if (!file) throw std::runtime_error("cannot write " + path);
+  file << program.measure(arguments).dump(1) << '\n' << std::flush;
+  if (!path.empty() && !file) throw std::runtime_error("cannot write " + path);
   return 0;
 }
 
@@ -78,19 +82,23 @@ int64_t Arguments::number(const std::string& name, int64_t otherwise) const {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size() || value < 1)
-    throw std::invalid_argument(name + " is '" + word + "', expected a whole number from 1");
+    throw UsageError(name + " is '" + word + "', expected a whole number from 1");
   return value;
+}
+
+std::vector<int64_t> Arguments::numbers(const std::string& name, std::vector<int64_t> otherwise) const {
+  return has(name) ? std::vector{number(name, 0)} : std::move(otherwise);
 }
 
 int run_program(int argc, char** argv, const Program& program) {
   const std::string name = std::filesystem::path(argv[0]).filename();
   try {
     return run(name, {argv + 1, argv + argc}, program);
-  } catch (const std::invalid_argument& error) {
+  } catch (const UsageError& error) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
     return 2;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
 }
@@ -100,6 +108,7 @@ std::string own_path() {
 }
 
 std::string serve_command() {
+  // GCC 12 believes that "'" + own_path() overflows.
   return std::string("'").append(own_path()).append("' --serve ");
 }
 
@@ -116,10 +125,11 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-bool has_fashion_mnist(const std::string& folder) {
-  if (std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) return true;
+std::optional<std::string> find_fashion_mnist(const Arguments& arguments) {
+  const std::string folder = arguments.text(fashion_mnist_option.name, "/usr/share/datasets/fashion-mnist");
+  if (std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) return folder;
   std::printf("no Fashion-MNIST in %s (Debian: dataset-fashion-mnist): nothing was measured\n", folder.c_str());
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::bench

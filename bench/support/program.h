@@ -4,16 +4,23 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace lockstep::bench {
 
+/// A command line that can't be read: exit code 2. What fails in a measurement is 1.
+struct UsageError : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
 /// What a benchmark may be told beside --json FILE and --help, as its help says it: {"--voxels", "N", "one size"}.
 struct Option {
-  std::string name;
-  std::string value;  // empty: takes none
-  std::string meaning;
+  const char* name;
+  const char* value;  // empty: takes none
+  const char* meaning;
 };
 
 /// The options that were given.
@@ -22,8 +29,10 @@ class Arguments {
   explicit Arguments(std::map<std::string, std::string> given) : given_(std::move(given)) {}
   bool has(const std::string& name) const { return given_.contains(name); }
   std::string text(const std::string& name, const std::string& otherwise) const;
-  /// Throws std::invalid_argument where it is not a whole number from 1.
+  /// Throws UsageError where it is not a whole number from 1.
   int64_t number(const std::string& name, int64_t otherwise) const;
+  /// The one number that was given, or all of these.
+  std::vector<int64_t> numbers(const std::string& name, std::vector<int64_t> otherwise) const;
 
  private:
   std::map<std::string, std::string> given_;
@@ -38,8 +47,7 @@ struct Program {
   void (*serve)(const std::vector<std::string>& words) = nullptr;
 };
 
-/// What a benchmark's main() does. Results go to --json FILE. An exception is a message and exit code 1, a command line
-/// that it can't read 2.
+/// What a benchmark's main() does. Results go to --json FILE; an exception is a message and an exit code.
 int run_program(int argc, char** argv, const Program& program);
 
 /// How a shell calls this program's serve(); its words follow.
@@ -51,10 +59,10 @@ std::string own_path();
 /// A TCP port on this host that nobody listened on just now.
 int free_port();
 
-/// Where Debian's dataset-fashion-mnist lies.
-inline constexpr const char* fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
+inline constexpr Option fashion_mnist_option{"--data", "FOLDER",
+                                             "where Fashion-MNIST lies; default where Debian has it"};
 
-/// Whether Fashion-MNIST is in `folder`; says that nothing was measured where it is not.
-bool has_fashion_mnist(const std::string& folder);
+/// The folder with Fashion-MNIST; says that nothing was measured where there is none.
+std::optional<std::string> find_fashion_mnist(const Arguments& arguments);
 
 }  // namespace lockstep::bench

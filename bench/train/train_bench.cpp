@@ -131,13 +131,12 @@ void compare_accuracy(const std::string& folder, int seeds, nlohmann::json& resu
 }
 
 nlohmann::json compare(const Arguments& arguments) {
-  const std::string folder = arguments.text("--data", fashion_mnist_folder);
   nlohmann::json results = nlohmann::json::array();
-  if (has_fashion_mnist(folder)) {
-    if (arguments.has("--seeds"))
-      compare_accuracy(folder, static_cast<int>(arguments.number("--seeds", 1)), results);
+  if (const auto folder = find_fashion_mnist(arguments)) {
+    if (const int64_t seeds = arguments.number("--seeds", 0); seeds > 0)
+      compare_accuracy(*folder, static_cast<int>(seeds), results);
     else
-      compare_epochs(folder, results);
+      compare_epochs(*folder, results);
   }
   return results;
 }
@@ -147,10 +146,10 @@ nlohmann::json compare(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace lockstep::bench;
-  return run_program(argc, argv,
-                     {.measures = "Epochs of LeNet on Fashion-MNIST, against PyTorch.",
-                      .measure = compare,
-                      .options = {{"--data", "FOLDER", "where Fashion-MNIST lies"},
-                                  {"--seeds", "N", "accuracies with so many seeds instead of times"}},
-                      .serve = serve});
+  return run_program(
+      argc, argv,
+      {.measures = "Epochs of LeNet on Fashion-MNIST, against PyTorch.",
+       .measure = compare,
+       .options = {fashion_mnist_option, {"--seeds", "N", "accuracies with so many seeds instead of times"}},
+       .serve = serve});
 }

@@ -20,8 +20,8 @@ constexpr std::chrono::milliseconds kCrowdedTime{100};
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
 }
 
@@ -39,7 +39,8 @@ Clock::time_point Courtesy::awake_until() const {
   return now < crowded_until_.load(std::memory_order_relaxed) ? now : now + kAwakeTime;
 }
 
-bool Exchange::arrive(int slot, Call call, StreamOrder order) {
+bool Exchange::arrive(int rank, Call call, StreamOrder order) {
+  const size_t slot = slot_of(rank);
   calls_[slot] = std::move(call);
   orders_[slot] = std::move(order);
   arrived_[slot] = true;
@@ -64,9 +65,8 @@ void Exchange::start() {
   }
   jobs_ = plan(calls_);
   cut();
-  deal();
-  remaining_.store(static_cast<int64_t>(slices_.size()), std::memory_order_relaxed);
   if (slices_.empty()) return enter(State::done);
+  deal();
   enter(State::running);
   // One small slice is done sooner than another thread wakes up.
   if (slices_.size() == 1 && slices_[0].device < 0) run_slices(0);
@@ -99,6 +99,7 @@ void Exchange::cut() {
 
 void Exchange::deal() {
   const size_t slices = slices_.size(), parts = ranks_.size();
+  remaining_.store(static_cast<int64_t>(slices), std::memory_order_relaxed);
   parts_ = std::vector<Part>(parts);
   for (size_t p = 0; p < parts; ++p) {
     parts_[p].next.store(static_cast<int64_t>(slices * p / parts), std::memory_order_relaxed);

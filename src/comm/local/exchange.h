@@ -48,8 +48,8 @@ class Exchange {
         orders_(ranks_.size()),
         arrived_(ranks_.size(), false) {}
 
-  /// Adds a call; true for the last one. Guarded by the hub's mutex.
-  bool arrive(int slot, Call call, StreamOrder order);
+  /// Adds the rank's call; true for the last one. Guarded by the hub's mutex.
+  bool arrive(int rank, Call call, StreamOrder order);
   /// Makes jobs of the calls, and finishes small ones at once. Called once, by the last to arrive, without a lock.
   void start();
 

@@ -30,8 +30,7 @@ class Hub {
     auto& slot = open_[key];
     if (!slot) slot = std::make_shared<Exchange>(participants(key), courtesy_);
     const auto exchange = slot;
-    const bool last =
-        exchange->arrive(key.from < 0 ? rank : (rank == key.from ? 0 : 1), std::move(call), std::move(order));
+    const bool last = exchange->arrive(rank, std::move(call), std::move(order));
     if (failure_) {
       exchange->fail(*failure_);
     } else {
@@ -122,8 +121,8 @@ class LocalWork : public WorkState {
     if (!exchange_->help_until(rank_, std::min(until, deadline_))) {
       if (Clock::now() < deadline_) return false;
       hub_->give_up(exchange_, seconds_since(start_));
-      exchange_->help_until(rank_,
-                            Clock::time_point::max());  // has failed, or all came just now and it is about to end
+      // It has failed, or all came just now and it is about to end.
+      exchange_->help_until(rank_, Clock::time_point::max());
     }
     if (exchange_->failure()) {
       const Failure& failure = *exchange_->failure();
