@@ -25,15 +25,23 @@ const std::vector<std::string>& classes() {
 int64_t class_of(const fs::path& file) {
   std::string name = file.stem().string();
   name = name.substr(0, name.rfind('_'));
-  if (name == "stairs") name = "clutter";  // which has no class of its own in the benchmark
+  if (name == "stairs" || name == "staris") name = "clutter";  // they have no class of their own in the benchmark
   const auto found = std::ranges::find(classes(), name);
   require(found != classes().end(), "open_dataset", file.string(), " is of class '", name, "', expected ",
           one_of(classes()), did_you_mean(name, classes()));
   return found - classes().begin();
 }
 
+/// A few bytes of the published files have lost the bit 0x20: a space became 0 (hallway_6 of Area_5), a digit 0 became
+/// 0x10 (office_19). No byte of such a text that is whole looks like that.
+void mend(std::vector<uint8_t>& bytes) {
+  for (uint8_t& byte : bytes)
+    if (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') byte |= 0x20;
+}
+
 void read_object(const fs::path& file, Cloud& cloud) {
-  const auto bytes = read_file(file);
+  auto bytes = read_file(file);
+  mend(bytes);
   const std::string name = file.string();
   ByteCursor at("open_dataset", bytes, name);
   const int64_t label = class_of(file);

@@ -13,7 +13,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMostId = 40;
-constexpr int64_t kScanNetPointBytes = 42;  // a vertex and its two triangles
+constexpr std::array<int64_t, 2> kStrayIds{50, 149};  // no id of NYU40, but in scene0270_00, scene0270_02, scene0384_00
+constexpr int64_t kScanNetPointBytes = 42;            // a vertex and its two triangles
 
 struct Class {
   int64_t id;  // of NYU40
@@ -39,7 +40,8 @@ Cloud read_scene(std::span<const fs::path> files) {
           " labels, expected ", cloud.size(), ", one for each vertex of ", name);
   for (int64_t i = 0; i < cloud.size(); ++i) {
     const int64_t id = cloud.labels[i];
-    require(0 <= id && id <= kMostId, "open_dataset", labels_name, ", vertex ", i, ": the label is ", id,
+    const bool known = (0 <= id && id <= kMostId) || std::ranges::count(kStrayIds, id) > 0;
+    require(known, "open_dataset", labels_name, ", vertex ", i, ": the label is ", id,
             ", expected an id of NYU40, 0 to ", kMostId);
     cloud.labels[i] = class_of(id);
   }

@@ -59,6 +59,13 @@ TEST(ScanNet, FollowsItsLists) {
   expect_error("scannet:" + folder.string(), "scannetv2_train.txt is empty, expected names of scenes");
 }
 
+TEST(ScanNet, IgnoresTheTwoLabelsThatThePublishedScansHoldByMistake) {
+  const TemporaryFolder folder;
+  published::scannet(folder / "");
+  published::scannet_scene(folder / "scans", "scene0001_00", {1, 50, 149, 2});
+  EXPECT_THAT(open("scannet:" + folder.string())->read_cloud(0).labels, ElementsAre(0, -100, -100, 1));
+}
+
 TEST(ScanNet, SaysWhatIsWrongWithAScene) {
   const TemporaryFolder folder;
   published::scannet(folder / "");
@@ -101,6 +108,19 @@ TEST(S3dis, ValidatesOnAnyArea) {
   expect_error("s3dis:" + folder.string() + ":4", "has no rooms for test, expected Area_4", Split::test);
 }
 
+TEST(S3dis, MendsTheBytesThatHaveLostABit) {
+  const TemporaryFolder folder;
+  published::s3dis(folder / "");
+  const std::string lines(
+      "-9.1\x10 2\0"
+      "0.\x10\x11 1\x10 103.0\x10 3\n",
+      26);
+  published::write(folder / "Area_2/hallway_3/Annotations/stairs_1.txt", lines);
+  const Cloud cloud = open("s3dis:" + folder.string())->read_cloud(1);
+  EXPECT_THAT(cloud.points, ElementsAre(Point{-9.1F, 2, 0.01F}));
+  EXPECT_THAT(cloud.features, ElementsAre(10.0F / 255, 103.0F / 255, 3.0F / 255));
+}
+
 TEST(S3dis, SaysWhereALineIsWrong) {
   const TemporaryFolder folder;
   published::s3dis(folder / "");
@@ -110,7 +130,7 @@ TEST(S3dis, SaysWhereALineIsWrong) {
     expect_error(spec, "stairs_1.txt, offset " + message);
   };
   broken("0 0 0 1 2 3\n0 0 0 1 2\n0 0 0 1 2 3\n", "22: line 2 has 5 numbers, expected x y z r g b");
-  broken("0 0 0 1 2 3\n0 0 18\x10 1 2 3\n", "16: '18\x10' is no number");
+  broken("0 0 0 1 2 3\n0 0 18x 1 2 3\n", "16: '18x' is no number");
   broken("0 0 0 1 2 3\n0 0", "15: the file ends before its last row");
   broken("0 0 0 1 2 256\n", "10: line 1 has the colour 256, expected 0 to 255");
   broken("0 nan 0 1 2 3\n", "2: line 1 has the number nan");
