@@ -126,7 +126,7 @@ int free_port() {
 }
 
 std::optional<std::string> find_fashion_mnist(const Arguments& arguments) {
-  const std::string folder = arguments.text(fashion_mnist_option.name, "/usr/share/datasets/fashion-mnist");
+  std::string folder = arguments.text(fashion_mnist_option.name, "/usr/share/datasets/fashion-mnist");
   if (std::filesystem::exists(folder + "/train-images-idx3-ubyte.gz")) return folder;
   std::printf("no Fashion-MNIST in %s (Debian: dataset-fashion-mnist): nothing was measured\n", folder.c_str());
   return std::nullopt;

@@ -8,7 +8,7 @@ namespace lockstep::parallel {
 ReplicaError::ReplicaError(int64_t replica, const std::string& message, std::exception_ptr cause)
     : std::runtime_error(text("replica ", replica, ": ", message)), replica_(replica), cause_(std::move(cause)) {}
 
-void rethrow_of_replica(int64_t replica, std::exception_ptr cause) {
+void rethrow_of_replica(int64_t replica, const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);
   } catch (const std::exception& error) {

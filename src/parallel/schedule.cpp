@@ -23,7 +23,10 @@ Schedule constant() {
 
 Schedule step_decay(int64_t every, double gamma) {
   check_steps("step_decay", every);
-  return [=](int64_t step) { return std::pow(gamma, static_cast<double>(step / every)); };
+  return [=](int64_t step) {
+    const int64_t times = step / every;
+    return std::pow(gamma, static_cast<double>(times));
+  };
 }
 
 Schedule multi_step(std::vector<int64_t> milestones, double gamma) {
@@ -53,7 +56,7 @@ Schedule polynomial(int64_t total, double power, double least) {
 Schedule warm_up(int64_t steps, Schedule after, double from) {
   check_steps("warm_up", steps);
   require(after != nullptr, "warm_up", "the schedule after it is empty, expected one, such as constant()");
-  return [=](int64_t step) {
+  return [steps, after = std::move(after), from](int64_t step) {
     if (step >= steps) return after(step - steps);
     return from + (1 - from) * static_cast<double>(step) / static_cast<double>(steps);
   };

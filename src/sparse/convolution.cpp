@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/sparse/convolution.h"
 
+#include <ATen/TensorOperators.h>
+
 #include "lockstep/core/error.h"
 #include "sparse/checks.h"
 #include "sparse/operations.h"

@@ -85,7 +85,7 @@ int exit_code_after_sigterm(bool ends_on_signal) {
   if (launcher == 0) _exit(run(options));
   EXPECT_TRUE(eventually([&] { return std::filesystem::exists(deaf); }));
   kill(launcher, SIGTERM);
-  std::ofstream{told};
+  std::ofstream(told).close();
   int status = 0;
   waitpid(launcher, &status, 0);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

@@ -115,7 +115,7 @@ TEST(TensorFile, CutShortAnywhereIsDamaged) {
   const TemporaryFolder folder;
   write_tensor_file(folder.file("a.pt"), sample());
   const std::string whole = bytes_of(folder.file("a.pt"));
-  std::mt19937 random(1);  // NOLINT(bugprone-random-generator-seed)
+  std::mt19937 random(1);
   for (int trial = 0; trial < 200; ++trial) {
     const size_t length = trial < 8 ? trial : random() % whole.size();
     write(folder.file("b.pt"), whole.substr(0, length));

@@ -22,6 +22,6 @@ class ReplicaError : public std::runtime_error {
 };
 
 /// Wraps what a replica threw.
-[[noreturn]] void rethrow_of_replica(int64_t replica, std::exception_ptr cause);
+[[noreturn]] void rethrow_of_replica(int64_t replica, const std::exception_ptr& cause);
 
 }  // namespace lockstep::parallel
