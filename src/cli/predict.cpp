@@ -87,8 +87,10 @@ void setup_predict(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("predict", "What a trained network makes of images, tensors or clouds");
   command->add_option("checkpoint", options->path, "A run's folder, a checkpoint or a file of weights")->required();
   command
-      ->add_option("file", options->files,
-                   "PNG or JPEG images, .pt files of tensors, or clouds: PLY files, and meshes (OFF) after ModelNet")
+      ->add_option(
+          "file", options->files,
+          "PNG or JPEG images, .pt files of tensors, or clouds: PLY files, meshes (OFF) after ModelNet, scans (.bin) "
+          "after SemanticKITTI and nuScenes")
       ->required();
   command->add_option("--out", options->out,
                       "Of a cloud whose points get labels: a PLY file of them, coloured by these");

@@ -47,12 +47,23 @@ Json describe(const std::vector<int64_t>& labels, const std::vector<int64_t>& tr
   return out;
 }
 
-void write_labelled(const std::string& file, data::Cloud cloud, const std::vector<int64_t>& labels,
+/// What a PLY file has besides (faces, normals, more digits) stays as it is.
+data::Ply points_of(const std::string& file, const data::Cloud& cloud) {
+  if (file.ends_with(".ply")) return data::read_ply(file);
+  return data::ply_of({.points = cloud.points, .features = std::vector<float>(3 * cloud.points.size())});
+}
+
+void write_labelled(const std::string& out, data::Ply ply, const std::vector<int64_t>& labels,
                     const std::vector<Rgb>& colours) {
-  cloud.labels = labels;
-  for (size_t i = 0; i < colours.size(); ++i)
-    for (size_t c = 0; c < 3; ++c) cloud.features[3 * i + c] = static_cast<float>(colours[i][c]) / 255;
-  data::write_ply(file, data::ply_of(cloud));
+  data::PlyElement& vertex = *ply.find("vertex");
+  const std::array<const char*, 3> names{"red", "green", "blue"};
+  for (size_t c = 0; c < names.size(); ++c) {
+    data::PlyColumn column{.name = names[c], .type = data::PlyType::uint8};
+    for (const Rgb& colour : colours) column.values.push_back(colour[c]);
+    vertex.set(std::move(column));
+  }
+  vertex.set({.name = "label", .type = data::PlyType::int32, .values = {labels.begin(), labels.end()}});
+  data::write_ply(out, ply);
 }
 
 void draw(const std::string& file, const data::Cloud& cloud, const std::vector<Rgb>& colours, double side,
@@ -77,12 +88,12 @@ std::vector<Rgb> shaded(const data::Cloud& cloud, const Rgb& colour) {
   return out;
 }
 
-Json label_points(const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
+Json label_points(const std::string& file, const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
                   const PredictOptions& options) {
   const auto labels = labels_of(voxels, trained.network);
   std::vector<Rgb> colours;
   for (const int64_t label : labels) colours.push_back(report::class_colour(label));
-  if (!options.out.empty()) write_labelled(options.out, cloud, labels, colours);
+  if (!options.out.empty()) write_labelled(options.out, points_of(file, cloud), labels, colours);
   draw(options.png, cloud, colours, trained.data.info().voxel / 2, report::Shown::room);
   return describe(labels, cloud.labels, trained.data.info());
 }
@@ -106,7 +117,7 @@ Json predict_cloud(const std::string& file, const Trained& trained, const Predic
   require(info.segments() || cloud.size() > 0, "predict", "'", file, "' has no points, expected some to classify");
   const data::Voxels voxels = data::voxelise(cloud, info.voxel);
   Json answer{{"file", file}, {"points", cloud.size()}};
-  answer.update(info.segments() ? label_points(cloud, voxels, trained, options)
+  answer.update(info.segments() ? label_points(file, cloud, voxels, trained, options)
                                 : classify(cloud, voxels, trained, options));
   return Json::array({std::move(answer)});
 }

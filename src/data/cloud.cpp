@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
 #include "lockstep/core/radix_sort.h"
 #include "lockstep/data/ply.h"
 
@@ -143,9 +144,11 @@ Cloud CloudDataset::read_cloud(int64_t id) const {
 }
 
 Cloud CloudDataset::read_cloud_file(const std::string& file) const {
-  Cloud cloud = cloud_of(read_ply(file), file);
+  const Ply ply = read_ply(file);
+  Cloud cloud = cloud_of(ply, file);
   require(cloud.channels == info().input_shape[0], "read_cloud_file", "'", file, "' has points with ", cloud.channels,
           " features, expected ", info().input_shape[0], ", as the clouds of ", info().name, " have");
+  if (!has_colours(ply)) log_warning("'", file, "' has no colours (red, green, blue): its points are taken as grey");
   return cloud;
 }
 

@@ -28,7 +28,8 @@ std::optional<int64_t> nuscenes_class(uint32_t label) {
   return kClassOf[label];
 }
 
-constexpr ScanFormat kNuScenesScan{.floats = 5, .brightest = 255, .label_bytes = 1, .class_of = nuscenes_class};
+constexpr ScanFormat kNuScenesScan{
+    .suffix = ".pcd.bin", .floats = 5, .brightest = 255, .label_bytes = 1, .class_of = nuscenes_class};
 
 /// The 150 of trainval's scenes that are for validation: first and last of each run of numbers.
 constexpr std::array<std::pair<int, int>, 16> kNuScenesValidation{{{3, 3},
@@ -119,8 +120,10 @@ DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOpt
                    .classes = std::ssize(kNuScenesClasses),
                    .class_names = {kNuScenesClasses.begin(), kNuScenesClasses.end()},
                    .voxel = options.voxel};
-  return make_scenes(std::move(info), std::move(scenes),
-                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kNuScenesScan); });
+  return make_scenes(
+      std::move(info), std::move(scenes),
+      [](int64_t, std::span<const fs::path> files) { return read_scan(files, kNuScenesScan); }, {},
+      [](const std::string& file) { return read_scan_without_labels(file, kNuScenesScan); });
 }
 
 }  // namespace lockstep::data

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "data/ply_types.h"
 #include "lockstep/core/error.h"
@@ -75,14 +76,37 @@ void write_rows(const PlyElement& element, PlyFormat format, std::string& out) {
   }
 }
 
-/// x, y and z of the vertices.
-std::array<const PlyColumn*, 3> columns_of(const PlyElement& vertex, const std::array<const char*, 3>& names) {
-  std::array<const PlyColumn*, 3> found{};
+using Columns = std::array<const PlyColumn*, 3>;
+
+/// Null for those that are not there.
+Columns columns_of(const PlyElement& vertex, const std::array<const char*, 3>& names) {
+  Columns found{};
   for (size_t axis = 0; axis < 3; ++axis) {
     found[axis] = vertex.find(names[axis]);
     if (found[axis] != nullptr && found[axis]->count_type) found[axis] = nullptr;
   }
   return found;
+}
+
+bool is_empty(const Columns& columns) {
+  return std::ranges::count(columns, nullptr) == 3;
+}
+
+Columns colours_of(const PlyElement& vertex) {
+  const Columns usual = columns_of(vertex, {"red", "green", "blue"});
+  return is_empty(usual) ? columns_of(vertex, {"diffuse_red", "diffuse_green", "diffuse_blue"}) : usual;
+}
+
+/// What to count an axis from. Up to 4 km from 0 a float is right to a quarter of a millimetre.
+double origin_of(const PlyColumn& axis, const std::string& name) {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < axis.values.size(); ++i) {
+    require(std::isfinite(axis.values[i]), "cloud_of", name, ": vertex ", i, " has the ", axis.name, " ",
+            axis.values[i], ", expected a finite one: leave out the points that were not measured");
+    lowest = std::min(lowest, axis.values[i]);
+  }
+  const bool far = axis.type == PlyType::float64 && std::isfinite(lowest) && std::abs(lowest) > 4096;
+  return far ? std::floor(lowest) : 0;
 }
 
 }  // namespace
@@ -92,9 +116,21 @@ const PlyColumn* PlyElement::find(const std::string& column) const {
   return found == columns.end() ? nullptr : &*found;
 }
 
+void PlyElement::set(PlyColumn column) {
+  const auto found = std::ranges::find(columns, column.name, &PlyColumn::name);
+  if (found == columns.end())
+    columns.push_back(std::move(column));
+  else
+    *found = std::move(column);
+}
+
 const PlyElement* Ply::find(const std::string& element) const {
   const auto found = std::ranges::find(elements, element, &PlyElement::name);
   return found == elements.end() ? nullptr : &*found;
+}
+
+PlyElement* Ply::find(const std::string& element) {
+  return const_cast<PlyElement*>(std::as_const(*this).find(element));
 }
 
 std::string to_bytes(const Ply& ply) {
@@ -120,7 +156,7 @@ void write_ply(const std::string& file, const Ply& ply) {
 Cloud cloud_of(const Ply& ply, const std::string& name) {
   const PlyElement* vertex = ply.find("vertex");
   require(vertex != nullptr, "cloud_of", name, " has no element vertex, expected points");
-  const auto places = columns_of(*vertex, {"x", "y", "z"}), colours = columns_of(*vertex, {"red", "green", "blue"});
+  const Columns places = columns_of(*vertex, {"x", "y", "z"}), colours = colours_of(*vertex);
   require(std::ranges::count(places, nullptr) == 0, "cloud_of", name, " has vertices without x, y and z");
   const PlyColumn* label = vertex->find("label");
   Cloud cloud;
@@ -128,14 +164,20 @@ Cloud cloud_of(const Ply& ply, const std::string& name) {
   cloud.features.resize(3 * vertex->rows, 0.5F);
   for (size_t axis = 0; axis < 3; ++axis) {
     const double unit = colours[axis] != nullptr && colours[axis]->type < PlyType::float32 ? 255 : 1;
+    const double origin = origin_of(*places[axis], name);
     for (int64_t i = 0; i < vertex->rows; ++i) {
-      cloud.points[i][axis] = static_cast<float>(places[axis]->values[i]);
+      cloud.points[i][axis] = static_cast<float>(places[axis]->values[i] - origin);
       if (colours[axis] != nullptr)
         cloud.features[3 * i + static_cast<int64_t>(axis)] = static_cast<float>(colours[axis]->values[i] / unit);
     }
   }
   if (label != nullptr && !label->count_type) cloud.labels.assign(label->values.begin(), label->values.end());
   return cloud;
+}
+
+bool has_colours(const Ply& ply) {
+  const PlyElement* vertex = ply.find("vertex");
+  return vertex != nullptr && !is_empty(colours_of(*vertex));
 }
 
 Ply ply_of(const Cloud& cloud) {

@@ -81,14 +81,30 @@ std::pair<fs::path, int64_t> path_and_number(std::string_view spec, int64_t othe
 }
 
 Cloud read_scan(std::span<const fs::path> points_and_labels, const ScanFormat& format) {
-  const fs::path &file = points_and_labels[0], &label_file = points_and_labels[1];
-  const auto bytes = read_file(file), label_bytes = read_file(label_file);
+  const fs::path& label_file = points_and_labels[1];
+  Cloud cloud = read_scan_without_labels(points_and_labels[0], format);
+  const auto bytes = read_file(label_file);
+  const int64_t labels = rows_in(bytes, format.label_bytes, label_file);
+  require(labels == cloud.size(), "open_dataset", label_file.string(), ", offset ", bytes.size(), ": it has ", labels,
+          " labels, expected ", cloud.size(), ", one for each point of ", points_and_labels[0].string());
+  const std::string name = label_file.string();
+  ByteCursor at("open_dataset", bytes, name);
+  for (int64_t i = 0; i < labels; ++i) {
+    const uint32_t label = format.label_bytes == 1 ? at.take<uint8_t>() : at.take<uint32_t>();
+    const auto known = format.class_of(label);
+    if (!known) at.wrong("point ", i, " has the label ", label, ", expected one of the data set's");
+    cloud.labels.push_back(*known);
+  }
+  return cloud;
+}
+
+Cloud read_scan_without_labels(const fs::path& file, const ScanFormat& format) {
+  const std::string name = file.string();
+  require(name.ends_with(format.suffix), "open_dataset", name, " is no scan of this data set, expected a file *",
+          format.suffix, " of ", format.floats, " floats a point");
+  const auto bytes = read_file(file);
   const int64_t points = rows_in(bytes, format.floats * sizeof(float), file);
-  const int64_t labels = rows_in(label_bytes, format.label_bytes, label_file);
-  require(labels == points, "open_dataset", label_file.string(), ", offset ", label_bytes.size(), ": it has ", labels,
-          " labels, expected ", points, ", one for each point of ", file.string());
-  const std::string name = file.string(), label_name = label_file.string();
-  ByteCursor at("open_dataset", bytes, name), label_at("open_dataset", label_bytes, label_name);
+  ByteCursor at("open_dataset", bytes, name);
   Cloud cloud{.channels = 1};
   for (int64_t i = 0; i < points; ++i) {
     Point point;
@@ -99,12 +115,8 @@ Cloud read_scan(std::span<const fs::path> points_and_labels, const ScanFormat& f
     const auto reflectance = at.take<float>();
     if (!std::isfinite(reflectance)) at.wrong("point ", i, " has the reflectance ", reflectance);
     for (size_t other = 4; other < format.floats; ++other) at.take<float>();
-    const uint32_t label = format.label_bytes == 1 ? label_at.take<uint8_t>() : label_at.take<uint32_t>();
-    const auto known = format.class_of(label);
-    if (!known) label_at.wrong("point ", i, " has the label ", label, ", expected one of the data set's");
     cloud.points.push_back(point);
     cloud.features.push_back(reflectance / format.brightest);
-    cloud.labels.push_back(*known);
   }
   return cloud;
 }

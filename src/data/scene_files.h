@@ -44,13 +44,15 @@ std::pair<fs::path, int64_t> path_and_number(std::string_view spec, int64_t othe
 
 /// Scans of a laser as rows of float32 of which the first four are x, y, z and a reflectance from 0 to `brightest`,
 /// which becomes the feature; and labels as one unsigned integer a point of which `class_of` makes a class, -100, or
-/// nothing, which is an Error. All Errors name file and offset.
+/// nothing, which is an Error. All Errors name file and offset, but for a scan that has not the data set's `suffix`.
 struct ScanFormat {
-  size_t floats;    // in a row
-  float brightest;  // the feature is divided by it
+  const char* suffix;  // of a scan's name
+  size_t floats;       // in a row
+  float brightest;     // the feature is divided by it
   size_t label_bytes;
   std::optional<int64_t> (*class_of)(uint32_t label);
 };
 Cloud read_scan(std::span<const fs::path> points_and_labels, const ScanFormat& format);
+Cloud read_scan_without_labels(const fs::path& file, const ScanFormat& format);
 
 }  // namespace lockstep::data

@@ -34,7 +34,8 @@ std::optional<int64_t> kitti_class(uint32_t label) {
   return found->known;
 }
 
-constexpr ScanFormat kKittiScan{.floats = 4, .brightest = 1, .label_bytes = 4, .class_of = kitti_class};
+constexpr ScanFormat kKittiScan{
+    .suffix = ".bin", .floats = 4, .brightest = 1, .label_bytes = 4, .class_of = kitti_class};
 
 void add_sequence(const fs::path& sequence, std::vector<SceneFiles>& scenes) {
   require_folder(sequence / "velodyne");
@@ -68,8 +69,10 @@ DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const Data
                    .classes = std::ssize(kKittiClasses),
                    .class_names = {kKittiClasses.begin(), kKittiClasses.end()},
                    .voxel = options.voxel};
-  return make_scenes(std::move(info), std::move(scenes),
-                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kKittiScan); });
+  return make_scenes(
+      std::move(info), std::move(scenes),
+      [](int64_t, std::span<const fs::path> files) { return read_scan(files, kKittiScan); }, {},
+      [](const std::string& file) { return read_scan_without_labels(file, kKittiScan); });
 }
 
 }  // namespace lockstep::data

@@ -58,13 +58,20 @@ TEST(Clouds, AreTrainedOnEvaluatedAndLabelled) {
 
   const auto rooms = data::open_dataset("rooms:2:3", data::Split::train, {.seed = 9, .voxel = 0.4});
   const data::Cloud scene = dynamic_cast<const data::CloudDataset&>(*rooms).read_cloud(0);
-  data::write_ply(folder.file("scene.ply"), data::ply_of(scene));
+  data::Ply mesh = data::ply_of(scene);
+  mesh.comments = {"a mesh"};
+  mesh.elements.push_back({.name = "face", .rows = 1, .columns = {{.name = "corner", .values = {7}}}});
+  data::write_ply(folder.file("scene.ply"), mesh);
   const Ended labelled = run_program({"predict", folder.file("run"), folder.file("scene.ply"), "--out",
                                       folder.file("labelled.ply"), "--png", folder.file("view.png"), "--json"});
   ASSERT_EQ(labelled.exit_code, 0) << labelled.err;
   const auto answer = nlohmann::json::parse(labelled.out)[0];
   EXPECT_EQ(answer["points"], scene.size());
-  const data::Cloud found = data::cloud_of(data::read_ply(folder.file("labelled.ply")), "labelled.ply");
+  const data::Ply written = data::read_ply(folder.file("labelled.ply"));
+  EXPECT_EQ(written.comments, mesh.comments);
+  ASSERT_EQ(written.elements.size(), 2);
+  EXPECT_EQ(written.elements[1], mesh.elements[1]);
+  const data::Cloud found = data::cloud_of(written, "labelled.ply");
   EXPECT_EQ(found.points, scene.points);
   int64_t right = 0, floor = 0;
   for (int64_t i = 0; i < found.size(); ++i) {

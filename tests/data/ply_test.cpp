@@ -153,6 +153,36 @@ TEST(Ply, HoldsClouds) {
   EXPECT_TRUE(grey.labels.empty());
 }
 
+TEST(Ply, CountsPointsThatLieFarAwayFromNearby) {
+  const std::string header =
+      "ply\nformat ascii 1.0\nelement vertex 2\nproperty double x\nproperty double y\nproperty float z\n"
+      "property uchar diffuse_red\nproperty uchar diffuse_green\nproperty uchar diffuse_blue\nend_header\n";
+  const Ply map = parse(header + "451000.25 5212345.5 7000 255 0 51\n451001.375 5212344.75 7001 0 0 0\n");
+  const Cloud cloud = cloud_of(map, "map.ply");
+  EXPECT_EQ(cloud.points, (std::vector<Point>{{0.25F, 1.5F, 7000}, {1.375F, 0.75F, 7001}}));
+  EXPECT_EQ(cloud.features, (std::vector<float>{1, 0, 0.2F, 0, 0, 0}));
+  EXPECT_TRUE(has_colours(map));
+  const Ply near = parse(header + "4096 -4096 0 0 0 0\n4097 4 0 0 0 0\n");
+  EXPECT_EQ(cloud_of(near, "near.ply").points, (std::vector<Point>{{4096, -4096, 0}, {4097, 4, 0}}));
+  EXPECT_THAT([&] { cloud_of(parse(header + "1 1 1 0 0 0\n1 nan 1 0 0 0\n"), "holes.ply"); },
+              ThrowsMessage<Error>(HasSubstr("holes.ply: vertex 1 has the y nan, expected a finite one")));
+}
+
+TEST(Ply, SetsAColumnWithoutTouchingTheOthers) {
+  Ply ply = everything(PlyFormat::ascii);
+  PlyElement& element = ply.elements[0];
+  const size_t before = element.columns.size();
+  const PlyColumn first{.name = element.columns[0].name, .type = PlyType::uint8, .values = {1, 2, 3}};
+  const PlyColumn more{.name = "more", .values = {4, 5, 6}};
+  element.set(first);
+  element.set(more);
+  ASSERT_EQ(element.columns.size(), before + 1);
+  EXPECT_EQ(element.columns[0], first);
+  EXPECT_EQ(element.columns.back(), more);
+  EXPECT_EQ(ply.find(element.name), &element);
+  EXPECT_FALSE(has_colours(ply));
+}
+
 TEST(Ply, SaysWhatAFileLacks) {
   EXPECT_THAT([] { cloud_of(Ply{}, "a.ply"); }, ThrowsMessage<Error>(HasSubstr("a.ply has no element vertex")));
   EXPECT_THAT([] { cloud_of(everything(PlyFormat::ascii), "b.ply"); },

@@ -35,6 +35,8 @@ struct PlyElement {
 
   /// Null where there is none of that name.
   const PlyColumn* find(const std::string& column) const;
+  /// The column takes the place of the one of its name, or comes after all others.
+  void set(PlyColumn column);
   bool operator==(const PlyElement&) const = default;
 };
 
@@ -44,6 +46,7 @@ struct Ply {
   std::vector<PlyElement> elements{};
 
   const PlyElement* find(const std::string& element) const;
+  PlyElement* find(const std::string& element);
   bool operator==(const Ply&) const = default;
 };
 
@@ -57,9 +60,13 @@ Ply parse_ply(std::span<const uint8_t> bytes, const std::string& name);
 void write_ply(const std::string& file, const Ply& ply);
 std::string to_bytes(const Ply& ply);
 
-/// The element "vertex": x, y, z; red, green, blue (bytes become multiples of 1/255; grey 0.5 where there are none);
-/// label where there is one. Throws Error naming `name` where x, y and z are not there.
+/// The element "vertex": x, y, z; red, green, blue, or diffuse_red, ... (bytes become multiples of 1/255; grey 0.5
+/// where there are none); label where there is one. Where a file of doubles lies farther from 0 than floats can tell
+/// its points apart, as maps do, an axis is counted from a whole number near its lowest point. Throws Error naming
+/// `name` where x, y and z are not there or not finite.
 Cloud cloud_of(const Ply& ply, const std::string& name);
+/// Whether cloud_of finds colours.
+bool has_colours(const Ply& ply);
 /// The inverse, in little endian: colours as bytes, labels as int32. `channels` must be 3.
 Ply ply_of(const Cloud& cloud);
 
