@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
+#include <unordered_map>
 
 #include "data/json_table.h"
 #include "data/readers.h"
@@ -61,15 +61,16 @@ bool validates(const std::string& scene, bool mini, const fs::path& table) {
                              [&](const auto& run) { return run.first <= number && number <= run.second; });
 }
 
+using Names = std::unordered_map<std::string, std::string>;
+
 /// A table from one name to another.
-std::map<std::string, std::string> read_map(const fs::path& table, const char* from, const char* to) {
-  std::map<std::string, std::string> map;
+Names read_map(const fs::path& table, const char* from, const char* to) {
+  Names map;
   read_json_table(table, {from, to}, [&](std::span<const std::string> row) { map[row[0]] = row[1]; });
   return map;
 }
 
-const std::string& look_up(const std::map<std::string, std::string>& map, const std::string& token,
-                           const fs::path& table) {
+const std::string& look_up(const Names& map, const std::string& token, const fs::path& table) {
   const auto found = map.find(token);
   require(found != map.end(), "open_dataset", table.string(), " has no '", token, "', expected what other tables name");
   return found->second;

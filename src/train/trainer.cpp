@@ -2,6 +2,7 @@
 #include "lockstep/train/trainer.h"
 
 #include <atomic>
+#include <future>
 
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
@@ -69,8 +70,13 @@ Task make_task(const Config& config) {
   const data::DatasetOptions options{.image_size = config.image_size, .seed = config.seed, .voxel = config.voxel};
   Task task;
   task.model = config.model;
-  task.train = limited(data::open_dataset(config.data, data::Split::train, options), config.examples);
-  task.test = limited(data::open_dataset(config.data, data::Split::test, options), config.test_examples);
+  const auto open = [&](data::Split split, int64_t examples) {
+    return limited(data::open_dataset(config.data, split, options), examples);
+  };
+  // Some data sets have tables of a gigabyte, which both parts read.
+  auto test = std::async(std::launch::async, open, data::Split::test, config.test_examples);
+  task.train = open(data::Split::train, config.examples);
+  task.test = test.get();
   const auto& info = task.train->info();
   models::Options made{.input = info.input_shape,
                        .dimension = info.voxel > 0 ? kAxes : 0,
