@@ -48,21 +48,19 @@ Json describe(const std::vector<int64_t>& labels, const std::vector<int64_t>& tr
 }
 
 /// What a PLY file has besides (faces, normals, more digits) stays as it is.
-data::Ply points_of(const std::string& file, const data::Cloud& cloud) {
-  if (file.ends_with(".ply")) return data::read_ply(file);
-  return data::ply_of({.points = cloud.points, .features = std::vector<float>(3 * cloud.points.size())});
-}
-
-void write_labelled(const std::string& out, data::Ply ply, const std::vector<int64_t>& labels,
-                    const std::vector<Rgb>& colours) {
-  data::PlyElement& vertex = *ply.find("vertex");
-  const std::array<const char*, 3> names{"red", "green", "blue"};
-  for (size_t c = 0; c < names.size(); ++c) {
-    data::PlyColumn column{.name = names[c], .type = data::PlyType::uint8};
-    for (const Rgb& colour : colours) column.values.push_back(colour[c]);
-    vertex.set(std::move(column));
+void write_labelled(const std::string& file, const data::Cloud& cloud, const std::vector<int64_t>& labels,
+                    const std::vector<Rgb>& colours, const std::string& out) {
+  data::Cloud coloured{.points = cloud.points};
+  for (const Rgb& colour : colours)
+    for (const uint8_t c : colour) coloured.features.push_back(static_cast<float>(c) / 255);
+  data::Ply ply = data::ply_of(coloured);
+  ply.find("vertex")->set({.name = "label", .type = data::PlyType::int32, .values = {labels.begin(), labels.end()}});
+  if (file.ends_with(".ply")) {
+    data::Ply whole = data::read_ply(file);
+    for (const char* name : {"red", "green", "blue", "label"})
+      whole.find("vertex")->set(*ply.find("vertex")->find(name));
+    ply = std::move(whole);
   }
-  vertex.set({.name = "label", .type = data::PlyType::int32, .values = {labels.begin(), labels.end()}});
   data::write_ply(out, ply);
 }
 
@@ -93,7 +91,7 @@ Json label_points(const std::string& file, const data::Cloud& cloud, const data:
   const auto labels = labels_of(voxels, trained.network);
   std::vector<Rgb> colours;
   for (const int64_t label : labels) colours.push_back(report::class_colour(label));
-  if (!options.out.empty()) write_labelled(options.out, points_of(file, cloud), labels, colours);
+  if (!options.out.empty()) write_labelled(file, cloud, labels, colours, options.out);
   draw(options.png, cloud, colours, trained.data.info().voxel / 2, report::Shown::room);
   return describe(labels, cloud.labels, trained.data.info());
 }

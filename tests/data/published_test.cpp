@@ -114,7 +114,7 @@ TEST(S3dis, MendsTheBytesThatHaveLostABit) {
   const std::string lines(
       "-9.1\x10 2\0"
       "0.\x10\x11 1\x10 103.0\x10 3\n",
-      26);
+      25);
   published::write(folder / "Area_2/hallway_3/Annotations/stairs_1.txt", lines);
   const Cloud cloud = open("s3dis:" + folder.string())->read_cloud(1);
   EXPECT_THAT(cloud.points, ElementsAre(Point{-9.1F, 2, 0.01F}));
