@@ -7,6 +7,7 @@
 
 #include "cli/predict_parts.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/report/cloud_view.h"
 #include "lockstep/report/files.h"
@@ -111,7 +112,7 @@ Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Traine
 
 Json predict_cloud(const std::string& file, const Trained& trained, const PredictOptions& options) {
   const auto& info = trained.data.info();
-  const data::Cloud cloud = dynamic_cast<const data::CloudDataset&>(trained.data).read_cloud_file(file);
+  const data::Cloud cloud = data::read_cloud_file(file, info);
   require(info.segments() || cloud.size() > 0, "predict", "'", file, "' has no points, expected some to classify");
   const data::Voxels voxels = data::voxelise(cloud, info.voxel);
   Json answer{{"file", file}, {"points", cloud.size()}};

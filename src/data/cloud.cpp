@@ -9,9 +9,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/log.h"
 #include "lockstep/core/radix_sort.h"
-#include "lockstep/data/ply.h"
 
 namespace lockstep::data {
 namespace {
@@ -141,15 +139,6 @@ CloudDataset::CloudDataset(DatasetInfo info) : Dataset(std::move(info)) {
 Cloud CloudDataset::read_cloud(int64_t id) const {
   check("CloudDataset::read_cloud", {&id, 1});
   return measure(id);
-}
-
-Cloud CloudDataset::read_cloud_file(const std::string& file) const {
-  const Ply ply = read_ply(file);
-  Cloud cloud = cloud_of(ply, file);
-  require(cloud.channels == info().input_shape[0], "read_cloud_file", "'", file, "' has points with ", cloud.channels,
-          " features, expected ", info().input_shape[0], ", as the clouds of ", info().name, " have");
-  if (!has_colours(ply)) log_warning("'", file, "' has no colours (red, green, blue): its points are taken as grey");
-  return cloud;
 }
 
 Normalization CloudDataset::normalization() const {

@@ -43,7 +43,6 @@ class CloudPrefix : public CloudDataset {
   int64_t cost(int64_t id) const override { return whole_->cost(id); }
   int64_t label(int64_t id) const override { return whole_->label(id); }
   std::string source(int64_t id) const override { return whole_->source(id); }
-  Cloud read_cloud_file(const std::string& file) const override { return whole_->read_cloud_file(file); }
 
  protected:
   Cloud measure(int64_t id) const override { return whole_->read_cloud(id); }

@@ -116,8 +116,9 @@ Cloud to_unit_sphere(std::vector<Vertex> points) {
 }
 
 /// A mesh, or points that were measured on a thing.
-Cloud read_thing(const std::string& file, int64_t count, RandomKey key) {
-  if (fs::path(file).extension() == ".off") return to_unit_sphere(strew(read_off(file), file, count, key));
+Cloud read_thing(const std::string& file, const DatasetInfo& info) {
+  if (fs::path(file).extension() == ".off")
+    return to_unit_sphere(strew(read_off(file), file, info.mesh_points, RandomKey{0, kModelStream}));
   std::vector<Vertex> points;
   for (const Point& point : cloud_of(read_ply(file), file).points) points.push_back({point[0], point[1], point[2]});
   return to_unit_sphere(std::move(points));
@@ -130,7 +131,8 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
   require_folder(path);
   require(1 <= points && points <= kMostPoints, "open_dataset", "there are ", points,
           " points a mesh, expected modelnet40:FOLDER:POINTS with 1 to ", kMostPoints);
-  DatasetInfo info{.name = "modelnet40", .input_shape = {1}, .voxel = options.voxel, .whole_clouds = true};
+  DatasetInfo info{
+      .name = "modelnet40", .input_shape = {1}, .voxel = options.voxel, .whole_clouds = true, .mesh_points = points};
   std::vector<SceneFiles> scenes;
   for (const fs::path& folder : sorted_folders(path)) {
     require_folder(folder / to_string(split));
@@ -147,9 +149,11 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
   const auto read = [key, points = points](int64_t id, std::span<const fs::path> files) {
     return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
   };
-  const auto read_other = [key, points = points](const std::string& file) { return read_thing(file, points, key); };
-  return make_scenes(std::move(info), std::move(scenes), read, text(points, " ", key.seed, " ", key.stream, " "),
-                     read_other);
+  return make_scenes(std::move(info), std::move(scenes), read, text(points, " ", key.seed, " ", key.stream, " "));
+}
+
+CloudFormat modelnet_format() {
+  return {.read = read_thing};
 }
 
 }  // namespace lockstep::data

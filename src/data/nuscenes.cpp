@@ -121,10 +121,18 @@ DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOpt
                    .classes = std::ssize(kNuScenesClasses),
                    .class_names = {kNuScenesClasses.begin(), kNuScenesClasses.end()},
                    .voxel = options.voxel};
-  return make_scenes(
-      std::move(info), std::move(scenes),
-      [](int64_t, std::span<const fs::path> files) { return read_scan(files, kNuScenesScan); }, {},
-      [](const std::string& file) { return read_scan_without_labels(file, kNuScenesScan); });
+  return make_scenes(std::move(info), std::move(scenes),
+                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kNuScenesScan); });
+}
+
+/// Predictions are handed in as classes from 1 on, not as the 32 labels.
+CloudFormat nuscenes_format() {
+  return {
+      .cloud_suffix = kNuScenesScan.suffix,
+      .label_suffix = "_lidarseg.bin",
+      .read = [](const std::string& file, const DatasetInfo&) { return read_scan_without_labels(file, kNuScenesScan); },
+      .label_bytes = kNuScenesScan.label_bytes,
+      .label_of = [](int64_t known) { return known + 1; }};
 }
 
 }  // namespace lockstep::data

@@ -12,6 +12,7 @@
 namespace lockstep::data {
 namespace {
 
+constexpr const char* kMeshSuffix = "_vh_clean_2.ply";
 constexpr int64_t kMostId = 40;
 constexpr std::array<int64_t, 2> kStrayIds{50, 149};  // no id of NYU40, but in scene0270_00, scene0270_02, scene0384_00
 constexpr int64_t kScanNetPointBytes = 42;            // a vertex and its two triangles
@@ -83,9 +84,9 @@ DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOpti
   const auto names = fs::exists(list, ignored) ? names_in(list) : names_by_room(folder, split);
   std::vector<SceneFiles> scenes;
   for (const std::string& name : names) {
-    const std::string stem = (folder / name / name).string() + "_vh_clean_2";
-    const fs::path mesh = require_file(stem + ".ply", "the mesh of a scene");
-    scenes.push_back({{mesh, require_file(stem + ".labels.ply", "the labels of its vertices")},
+    const std::string stem = (folder / name / name).string();
+    const fs::path mesh = require_file(stem + kMeshSuffix, "the mesh of a scene");
+    scenes.push_back({{mesh, require_file(stem + "_vh_clean_2.labels.ply", "the labels of its vertices")},
                       points_in(mesh, kScanNetPointBytes)});
   }
   DatasetInfo info{
@@ -93,6 +94,10 @@ DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOpti
   for (const Class& one : kScanNetClasses) info.class_names.emplace_back(one.name);
   return make_scenes(std::move(info), std::move(scenes),
                      [](int64_t, std::span<const fs::path> files) { return read_scene(files); });
+}
+
+CloudFormat scannet_format() {
+  return {.cloud_suffix = kMeshSuffix, .label_of = [](int64_t known) { return kScanNetClasses[known].id; }};
 }
 
 }  // namespace lockstep::data

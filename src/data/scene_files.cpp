@@ -11,15 +11,8 @@ namespace {
 
 class Scenes : public CloudDataset {
  public:
-  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read, std::string recipe, ReadOther read_other)
-      : CloudDataset(std::move(info)),
-        scenes_(std::move(scenes)),
-        read_(std::move(read)),
-        recipe_(std::move(recipe)),
-        read_other_(std::move(read_other)) {}
-  Cloud read_cloud_file(const std::string& file) const override {
-    return read_other_ ? read_other_(file) : CloudDataset::read_cloud_file(file);
-  }
+  Scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read, std::string recipe)
+      : CloudDataset(std::move(info)), scenes_(std::move(scenes)), read_(std::move(read)), recipe_(std::move(recipe)) {}
   int64_t cost(int64_t id) const override { return 1 + scenes_[id].points; }
   int64_t label(int64_t id) const override { return scenes_[id].label; }
   std::string source(int64_t id) const override {
@@ -39,7 +32,6 @@ class Scenes : public CloudDataset {
   std::vector<SceneFiles> scenes_;
   ReadScene read_;
   std::string recipe_;
-  ReadOther read_other_;
 };
 
 /// As many rows of so many bytes as the file has.
@@ -53,10 +45,9 @@ int64_t rows_in(const std::vector<uint8_t>& bytes, size_t row, const fs::path& f
 }  // namespace
 
 std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read,
-                                                std::string recipe, ReadOther read_other) {
+                                                std::string recipe) {
   info.size = static_cast<int64_t>(scenes.size());
-  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read), std::move(recipe),
-                                  std::move(read_other));
+  return std::make_shared<Scenes>(std::move(info), std::move(scenes), std::move(read), std::move(recipe));
 }
 
 fs::path require_file(fs::path file, const char* what) {

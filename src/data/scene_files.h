@@ -25,13 +25,10 @@ struct SceneFiles {
 /// Reads example `id` from its files.
 using ReadScene = std::function<Cloud(int64_t id, std::span<const fs::path> files)>;
 
-/// Reads a file that is none of the data set's.
-using ReadOther = std::function<Cloud(const std::string& file)>;
-
 /// A data set of these scenes; info.size is theirs. `recipe`: what decides a scene's bits beside its number and its
-/// files. Without `read_other` CloudDataset::read_cloud_file is as it is usually. Throws Error where there is no scene.
+/// files. Throws Error where there is no scene.
 std::shared_ptr<const CloudDataset> make_scenes(DatasetInfo info, std::vector<SceneFiles> scenes, ReadScene read,
-                                                std::string recipe = {}, ReadOther read_other = {});
+                                                std::string recipe = {});
 
 /// The file, or Error where it isn't there, saying what it is expected to be.
 fs::path require_file(fs::path file, const char* what);

@@ -28,6 +28,10 @@ constexpr std::array<Meaning, 34> kMeanings{
      {52, kIgnore}, {60, 8},      {70, 14}, {71, 15}, {72, 16}, {80, 17}, {81, 18}, {99, kIgnore}, {252, 0},
      {253, 6},      {254, 5},     {255, 7}, {256, 4}, {257, 4}, {258, 3}, {259, 4}}};
 
+/// Of those that mean a class the one that its predictions are handed in as.
+constexpr std::array<int64_t, kKittiClasses.size()> kKittiLabels{10, 11, 15, 18, 20, 30, 31, 32, 40, 44,
+                                                                 48, 49, 50, 51, 70, 71, 72, 80, 81};
+
 std::optional<int64_t> kitti_class(uint32_t label) {
   const auto found = std::ranges::find(kMeanings, label & 0xFFFF, &Meaning::label);
   if (found == kMeanings.end()) return std::nullopt;
@@ -69,10 +73,17 @@ DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const Data
                    .classes = std::ssize(kKittiClasses),
                    .class_names = {kKittiClasses.begin(), kKittiClasses.end()},
                    .voxel = options.voxel};
-  return make_scenes(
-      std::move(info), std::move(scenes),
-      [](int64_t, std::span<const fs::path> files) { return read_scan(files, kKittiScan); }, {},
-      [](const std::string& file) { return read_scan_without_labels(file, kKittiScan); });
+  return make_scenes(std::move(info), std::move(scenes),
+                     [](int64_t, std::span<const fs::path> files) { return read_scan(files, kKittiScan); });
+}
+
+CloudFormat semantic_kitti_format() {
+  return {
+      .cloud_suffix = kKittiScan.suffix,
+      .label_suffix = ".label",
+      .read = [](const std::string& file, const DatasetInfo&) { return read_scan_without_labels(file, kKittiScan); },
+      .label_bytes = kKittiScan.label_bytes,
+      .label_of = [](int64_t known) { return kKittiLabels[known]; }};
 }
 
 }  // namespace lockstep::data

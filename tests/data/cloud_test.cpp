@@ -88,24 +88,6 @@ std::shared_ptr<const CloudDataset> rooms(const std::string& spec = "rooms:12", 
   return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, Split::train, {.seed = seed, .voxel = 0.2}));
 }
 
-/// One cloud of points with two features.
-class Pairs : public CloudDataset {
- public:
-  Pairs() : CloudDataset({.name = "pairs", .size = 1, .input_shape = {2}, .classes = 4, .voxel = 0.1}) {}
-  int64_t cost(int64_t /*id*/) const override { return 9; }
-
- protected:
-  Cloud measure(int64_t /*id*/) const override { return random_cloud(9, 1); }
-};
-
-TEST(Clouds, FromFilesHaveTheFeaturesOfTheDataSet) {
-  const TemporaryFolder folder;
-  write_ply(folder / "scan.ply", ply_of({.points = {{1, 2, 3}}, .features = {0, 0, 0}}));
-  EXPECT_THAT(
-      [&] { Pairs().read_cloud_file(folder / "scan.ply"); },
-      ThrowsMessage<Error>(HasSubstr("scan.ply' has points with 3 features, expected 2, as the clouds of pairs")));
-}
-
 TEST(Rooms, HaveEveryClassAndLieOnSurfaces) {
   const auto scenes = rooms();
   ASSERT_NE(scenes, nullptr);

@@ -156,19 +156,6 @@ TEST(SemanticKitti, MapsLabelsToTheNineteenClasses) {
   EXPECT_GT(train->cost(0), train->cost(1));
 }
 
-TEST(SemanticKitti, ReadsScansThatNobodyHasLabelled) {
-  const TemporaryFolder folder;
-  published::kitti(folder / "");
-  const auto train = open("kitti:" + folder.string());
-  const std::string scan = (folder / "sequences/08/velodyne/000000.bin").string();
-  const Cloud cloud = train->read_cloud_file(scan);
-  EXPECT_EQ(cloud.points, open("kitti:" + folder.string(), Split::test)->read_cloud(0).points);
-  EXPECT_TRUE(cloud.labels.empty());
-  EXPECT_THAT(
-      [&] { train->read_cloud_file("scene.ply"); },
-      ThrowsMessage<Error>(HasSubstr("scene.ply is no scan of this data set, expected a file *.bin of 4 floats")));
-}
-
 TEST(SemanticKitti, SaysWhereAScanIsWrong) {
   const TemporaryFolder folder;
   published::kitti(folder / "");
@@ -258,29 +245,6 @@ TEST(ModelNet, StrewsPointsEvenlyOverTheMesh) {
       std::ranges::count_if(pyramid.points, [&](const Point& p) { return p[0] + p[1] + p[2] > most - 1e-5F; });
   EXPECT_NEAR(static_cast<double>(slanted), 3000 * std::sqrt(3) / (3 + std::sqrt(3)), 100);
   EXPECT_NE(pyramid.points, train->read_cloud(2).points);
-}
-
-/// A mesh and a scan of elsewhere become what the data set's own are: at the origin, in the unit ball, of the
-/// feature 1.
-TEST(ModelNet, ReadsOtherThingsAsItsOwn) {
-  const TemporaryFolder folder;
-  published::modelnet(folder / "");
-  const auto train = open("modelnet40:" + folder.string() + ":300");
-  const Cloud own = train->read_cloud(1), mesh = train->read_cloud_file((folder / "pyramid/test/pyramid_0001.off"));
-  EXPECT_EQ(mesh.size(), 300);
-  EXPECT_EQ(mesh.channels, 1);
-  EXPECT_EQ(mesh.features, own.features);
-  Cloud scan;
-  for (const Point& point : own.points) scan.points.push_back({4 * point[0] + 100, 4 * point[1], 4 * point[2] - 7});
-  scan.features.assign(3 * scan.points.size(), 0.25F);
-  write_ply(folder / "scan.ply", ply_of(scan));
-  for (const auto& part : {first_of(train, 2), std::shared_ptr<const Dataset>(train)}) {
-    const Cloud read = dynamic_cast<const CloudDataset&>(*part).read_cloud_file(folder / "scan.ply");
-    EXPECT_EQ(read.features, own.features);
-    ASSERT_EQ(read.size(), own.size());
-    for (int64_t i = 0; i < read.size(); ++i)
-      for (size_t axis = 0; axis < 3; ++axis) EXPECT_NEAR(read.points[i][axis], own.points[i][axis], 1e-5);
-  }
 }
 
 TEST(ModelNet, SaysWhereAMeshIsWrong) {

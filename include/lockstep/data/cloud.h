@@ -62,10 +62,6 @@ class CloudDataset : public Dataset {
  public:
   /// As measured. Throws Error as Dataset::read does.
   Cloud read_cloud(int64_t id) const;
-  /// A cloud that is not among them, as they are: so a network that was trained on them knows what it sees. The points
-  /// of a PLY file; to ModelNet, whose clouds are centred and scaled into the unit ball, an OFF mesh too. Throws Error
-  /// for a file that is neither or whose points have other features.
-  virtual Cloud read_cloud_file(const std::string& file) const;
   /// About how many voxels it will have: known without reading it, the same for all who ask. At least 1.
   virtual int64_t cost(int64_t id) const = 0;
   /// What decides the bits of this cloud, the program aside: its files with their sizes and times, or seeds and sizes.

@@ -36,6 +36,8 @@ struct DatasetInfo {
   double voxel = 0;
   /// Of clouds: a class is of a whole cloud, not of each of its points.
   bool whole_clouds = false;
+  /// Of clouds that are made of meshes: so many points are strewn over each.
+  int64_t mesh_points = 0;
 
   /// Examples are clouds whose points have a class each.
   bool segments() const { return voxel > 0 && !whole_clouds; }
