@@ -38,6 +38,7 @@ ModelFile open_model(const std::string& path, const std::string& model, const co
     if (checkpoint) {
       train::read_toml(out.config, checkpoint->config, path);
       out.weights = checkpoint->weights;
+      out.data = checkpoint->data;
     } else {
       out = from_weights(std::filesystem::path(path) / "weights.pt", model);
     }

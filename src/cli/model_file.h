@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace lockstep::cli {
 struct ModelFile {
   train::Config config;
   train::Tensors weights;
+  std::optional<data::DatasetInfo>
+      data{};  ///< what it was trained on, which need not be there; none beside weights alone
 };
 
 /// Of a run's folder, a checkpoint, or a file of weights with the run's config.toml beside it. Collective. Throws Error

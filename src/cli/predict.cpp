@@ -10,28 +10,66 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "cli/model_file.h"
 #include "cli/predict_parts.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/cloud_files.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/report/format.h"
 
 namespace lockstep::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 void check(const PredictOptions& options, const data::DatasetInfo& info) {
   for (const auto& file : options.files)
-    require(std::filesystem::is_regular_file(file), "predict", "'", file,
-            "' is no file, expected an image, a .pt or a cloud");
-  const bool writes = !options.out.empty() || !options.png.empty();
-  require(info.voxel > 0 || !writes, "predict", "--out and --png are for clouds, and the network takes other data");
-  require(options.files.size() == 1 || !writes, "predict", "--out and --png are for one file, got ",
-          options.files.size());
-  require(info.segments() || options.out.empty(), "predict",
-          "--out is for a network that labels points, and this one gives a whole cloud one class, so there are no "
-          "labels to write, expected --png alone");
+    require(fs::is_regular_file(file), "predict", "'", file, "' is no file, expected an image, a .pt or a cloud");
+  const bool labels = !options.out.empty() || !options.labels.empty();
+  require(info.voxel > 0 || !(labels || !options.png.empty()), "predict",
+          "--out, --labels and --png are for clouds, and the network takes other data");
+  require(info.segments() || !labels, "predict",
+          "--out and --labels are for a network that labels points, and this one gives a whole cloud one class, so "
+          "there are no labels to write, expected --png alone");
+}
+
+/// Each file with the places of its own results: those that were named, or under its own name in a folder that was
+/// named, as is meant of several files.
+std::vector<PredictOptions> file_by_file(const PredictOptions& options, const data::DatasetInfo& info) {
+  const auto place = [&](const std::string& named, const std::string& own_name) {
+    const bool folder = !named.empty() && (options.files.size() > 1 || fs::is_directory(named));
+    if (folder) fs::create_directories(named);
+    return folder ? (fs::path(named) / own_name).string() : named;
+  };
+  std::set<fs::path> taken;
+  for (const auto& file : options.files) taken.insert(fs::canonical(file));
+  PredictOptions of_each = options;
+  of_each.files.clear();
+  std::vector<PredictOptions> out;
+  for (const auto& file : options.files) {
+    const std::string stem = fs::path(file).stem().string();
+    PredictOptions one = of_each;
+    one.files = {file};
+    one.out = place(options.out, stem + ".ply");
+    one.png = place(options.png, stem + ".png");
+    one.labels = place(options.labels, data::label_file_name(file, info));
+    for (const auto& target : {one.out, one.png, one.labels})
+      require(target.empty() || taken.insert(fs::weakly_canonical(target)).second, "predict", "'", target,
+              "' would be written over a file to read or another one's results, expected another place for it");
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+/// What the network was trained on, or the data that somebody named; opened only where no file describes it.
+data::DatasetInfo data_of(const ModelFile& model, const std::string& named) {
+  if (named.empty() && model.data) return *model.data;
+  train::Config config = model.config;
+  if (!named.empty()) config.data = named;
+  return train::make_task(config).train->info();
 }
 
 std::string line_of(const Json& answer) {
@@ -60,25 +98,24 @@ Json likeliest(const at::Tensor& logits, const data::DatasetInfo& info, int64_t 
 }
 
 int predict(const PredictOptions& options) {
-  ModelFile model = open_model(options.path, options.model, {});
-  if (!options.data.empty()) model.config.data = options.data;
-  const auto task = train::make_task(model.config);
-  const auto& info = task.train->info();
+  const ModelFile model = open_model(options.path, options.model, {});
+  const data::DatasetInfo info = data_of(model, options.data);
   check(options, info);
-  const auto network = task.network();
+  const auto parts = file_by_file(options, info);
+  const auto network = train::make_network(model.config, info)();
   models::load_state_dict(*network, model.weights);
   network->eval();
   const at::NoGradGuard no_grad;
-  const Trained trained{*network, *task.train, model.config.augment};
+  const Trained trained{*network, info, model.config.augment};
   const auto predict_file = info.voxel > 0 ? predict_cloud : predict_inputs;
   Json answers = Json::array();
-  for (const auto& file : options.files)
-    for (auto& answer : predict_file(file, trained, options)) answers.push_back(std::move(answer));
-  if (options.json) {
-    std::printf("%s\n", answers.dump(2).c_str());
-    return 0;
-  }
-  for (const auto& answer : answers) std::printf("%s\n", line_of(answer).c_str());
+  for (const auto& one : parts)
+    for (auto& answer : predict_file(one.files[0], trained, one)) {
+      if (!options.json) std::printf("%s\n", line_of(answer).c_str());
+      std::fflush(stdout);
+      answers.push_back(std::move(answer));
+    }
+  if (options.json) std::printf("%s\n", answers.dump(2).c_str());
   return 0;
 }
 
@@ -92,10 +129,16 @@ void setup_predict(CLI::App& app, Command& chosen) {
           "PNG or JPEG images, .pt files of tensors, or clouds: PLY files, meshes (OFF) after ModelNet, scans (.bin) "
           "after SemanticKITTI and nuScenes")
       ->required();
-  command->add_option("--out", options->out,
-                      "Of a cloud whose points get labels: a PLY file of them, coloured by these");
+  command->add_option(
+      "--out", options->out,
+      "Of a cloud whose points get labels: a PLY file of them, coloured by these; of several clouds, or "
+      "where a folder is named, such files in there");
+  command->add_option("--labels", options->labels,
+                      "The labels alone, as --out, in the form that the data set's benchmark takes: .label after "
+                      "SemanticKITTI, _lidarseg.bin after nuScenes, else text with a number a line");
   command->add_option("--png", options->png,
-                      "Of a cloud: a picture of it, from above and in perspective, in the colours of its classes");
+                      "Of a cloud, as --out: a picture of it, from above and in perspective, in the colours of its "
+                      "classes");
   command->add_option("--top", options->top, "How many answers to each; default 3")->check(CLI::Range(1, 1000));
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
   command->add_option("--data", options->data, "The data set that names the classes; default: the training's");

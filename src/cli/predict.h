@@ -15,12 +15,12 @@ struct PredictOptions {
   std::string data;
   std::string out;
   std::string png;
+  std::string labels;
   int64_t top = 3;
   bool json = false;
 };
 
-/// `lockstep predict CHECKPOINT FILE...`: what a network makes of images, of tensors in a .pt file, or of the points of
-/// PLY files.
+/// `lockstep predict CHECKPOINT FILE...`: what a network makes of images, of tensors in a .pt file, or of clouds.
 void setup_predict(CLI::App& app, Command& chosen);
 int predict(const PredictOptions& options);
 

@@ -93,13 +93,14 @@ Json label_points(const std::string& file, const data::Cloud& cloud, const data:
   std::vector<Rgb> colours;
   for (const int64_t label : labels) colours.push_back(report::class_colour(label));
   if (!options.out.empty()) write_labelled(file, cloud, labels, colours, options.out);
-  draw(options.png, cloud, colours, trained.data.info().voxel / 2, report::Shown::room);
-  return describe(labels, cloud.labels, trained.data.info());
+  if (!options.labels.empty()) report::write_file_atomically(options.labels, data::label_file(labels, trained.data));
+  draw(options.png, cloud, colours, trained.data.voxel / 2, report::Shown::room);
+  return describe(labels, cloud.labels, trained.data);
 }
 
 Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
               const PredictOptions& options) {
-  const auto& info = trained.data.info();
+  const auto& info = trained.data;
   const at::Tensor logits = logits_of(voxels, trained.network);
   draw(options.png, cloud, shaded(cloud, report::class_colour(logits[0].argmax().item<int64_t>())), info.voxel / 2,
        report::Shown::whole);
@@ -111,7 +112,7 @@ Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Traine
 }  // namespace
 
 Json predict_cloud(const std::string& file, const Trained& trained, const PredictOptions& options) {
-  const auto& info = trained.data.info();
+  const auto& info = trained.data;
   const data::Cloud cloud = data::read_cloud_file(file, info);
   require(info.segments() || cloud.size() > 0, "predict", "'", file, "' has no points, expected some to classify");
   const data::Voxels voxels = data::voxelise(cloud, info.voxel);

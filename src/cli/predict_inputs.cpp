@@ -67,7 +67,7 @@ at::Tensor normalized(const at::Tensor& inputs, const std::string& augment) {
 }  // namespace
 
 Json predict_inputs(const std::string& file, const Trained& trained, const PredictOptions& options) {
-  const data::DatasetInfo& info = trained.data.info();
+  const data::DatasetInfo& info = trained.data;
   Json answers = Json::array();
   for (const Example& example : read_examples(file, info.input_shape)) {
     const auto logits = trained.network.forward(normalized(example.input.unsqueeze(0), trained.augment));

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 /// A network, ready to be asked, and what it was trained on.
 struct Trained {
   models::Classifier& network;
-  const data::Dataset& data;
+  const data::DatasetInfo& data;
   std::string augment;
 };
 

@@ -29,11 +29,49 @@ Tensors to_tensors(const Value& value, const std::string& what) {
   return tensors;
 }
 
+template <class T>
+Value to_list(const std::vector<T>& items) {
+  Value::List list;
+  for (const T& item : items) list.push_back({item});
+  return {std::move(list)};
+}
+
+template <class T>
+std::vector<T> from_list(const Value& value, const std::string& what) {
+  std::vector<T> items;
+  for (const Value& item : value.as<Value::List>(what)) items.push_back(item.as<T>(what));
+  return items;
+}
+
+Value to_value(const data::DatasetInfo& info) {
+  return {Value::Dict{{"name", {info.name}},
+                      {"size", {info.size}},
+                      {"input_shape", to_list(info.input_shape)},
+                      {"target_shape", to_list(info.target_shape)},
+                      {"class_names", to_list(info.class_names)},
+                      {"voxel", {info.voxel}},
+                      {"whole_clouds", {info.whole_clouds}},
+                      {"mesh_points", {info.mesh_points}}}};
+}
+
+data::DatasetInfo info_of(const Value& value) {
+  data::DatasetInfo info{.name = value.at("name").as<std::string>("name"),
+                         .size = value.at("size").as<int64_t>("size"),
+                         .input_shape = from_list<int64_t>(value.at("input_shape"), "input_shape"),
+                         .target_shape = from_list<int64_t>(value.at("target_shape"), "target_shape"),
+                         .class_names = from_list<std::string>(value.at("class_names"), "class_names"),
+                         .voxel = value.at("voxel").as<double>("voxel"),
+                         .whole_clouds = value.at("whole_clouds").as<bool>("whole_clouds"),
+                         .mesh_points = value.at("mesh_points").as<int64_t>("mesh_points")};
+  info.classes = std::ssize(info.class_names);
+  return info;
+}
+
 Value to_value(const Checkpoint& checkpoint) {
   const Cursor& cursor = checkpoint.cursor;
   Value::Dict fingerprint;
   for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.push_back({name, {item}});
-  return {Value::Dict{
+  Value::Dict out{
       {"format", {std::string(kFormat)}},
       {"version", {kVersion}},
       {"model", {checkpoint.model}},
@@ -46,7 +84,9 @@ Value to_value(const Checkpoint& checkpoint) {
       {"config", {checkpoint.config}},
       {"fingerprint", {std::move(fingerprint)}},
       {"extra", {checkpoint.extra}},
-  }};
+  };
+  if (checkpoint.data) out.push_back({"data", to_value(*checkpoint.data)});
+  return {std::move(out)};
 }
 
 Checkpoint from_value(const Value& value, const std::string& name) {
@@ -68,6 +108,7 @@ Checkpoint from_value(const Value& value, const std::string& name) {
   for (const auto& [key, item] : value.at("fingerprint").as<Value::Dict>("fingerprint"))
     out.fingerprint.emplace_back(key, item.as<std::string>(key));
   out.extra = value.at("extra").as<Value::Dict>("extra");
+  if (const Value* info = value.find("data")) out.data = info_of(*info);
   return out;
 }
 

@@ -41,6 +41,7 @@ Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const p
   out.seed = plan.config.seed;
   out.replicas = plan.config.replicas;
   out.config = to_toml(plan.config);
+  out.data = plan.task.train->info();
   out.fingerprint = Fingerprint::of(parse_devices(plan.config.devices)[0]).items();
   return out;
 }

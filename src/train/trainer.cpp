@@ -77,7 +77,11 @@ Task make_task(const Config& config) {
   auto test = std::async(std::launch::async, open, data::Split::test, config.test_examples);
   task.train = open(data::Split::train, config.examples);
   task.test = test.get();
-  const auto& info = task.train->info();
+  task.network = make_network(config, task.train->info());
+  return task;
+}
+
+MakeNetwork make_network(const Config& config, const data::DatasetInfo& info) {
   models::Options made{.input = info.input_shape,
                        .dimension = info.voxel > 0 ? kAxes : 0,
                        .classes = info.classes,
@@ -85,8 +89,7 @@ Task make_task(const Config& config) {
   if (!begins_with_file(config)) made.init = config.init;
   auto registry = models::builtin();
   made = registry.complete(config.model, made);
-  task.network = [registry = std::move(registry), made, name = config.model] { return registry.make(name, made); };
-  return task;
+  return [registry = std::move(registry), made, name = config.model] { return registry.make(name, made); };
 }
 
 Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,

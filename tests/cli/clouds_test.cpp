@@ -9,6 +9,7 @@
 
 #include "cli/program.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/image.h"
@@ -83,6 +84,42 @@ TEST(Clouds, AreTrainedOnEvaluatedAndLabelled) {
   const auto view = report::decode_png(report::read_file(folder.file("view.png")), "view.png");
   EXPECT_EQ(view.width, 960);
   EXPECT_EQ(view.height, 480);
+}
+
+/// As on another machine, which has the run and some scans alone.
+TEST(Clouds, AreLabelledForABenchmarkWhereTheDataIsNot) {
+  const TemporaryFolder folder;
+  data::published::kitti(folder.file("data"));
+  const Ended trained = run_program({"train", "minkunet14a", "--data", "kitti:" + folder.file("data"), "--voxel", "0.5",
+                                     "--batch", "1", "--replicas", "1", "--steps", "1", "--no-curves",
+                                     "--evaluate-every", "0", "--out", folder.file("run")});
+  ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
+  const std::filesystem::path scans = folder.file("scans");
+  std::filesystem::rename(folder.file("data/sequences/00/velodyne"), scans);
+  std::filesystem::remove_all(folder.file("data"));
+  const std::string first = scans / "000000.bin", second = scans / "000001.bin", results = folder.file("results");
+  const Ended asked = run_program({"predict", folder.file("run"), first, second, "--labels", results, "--out", results,
+                                   "--png", results, "--json"});
+  ASSERT_EQ(asked.exit_code, 0) << asked.err;
+  const auto answers = nlohmann::json::parse(asked.out);
+  ASSERT_EQ(answers.size(), 2);
+  for (const size_t number : {0, 1}) {
+    const std::string stem = results + (number == 0 ? "/000000" : "/000001"), labels = stem + ".label";
+    const data::Cloud cloud = data::cloud_of(data::read_ply(stem + ".ply"), stem);
+    EXPECT_EQ(answers[number]["points"], cloud.size());
+    const data::DatasetInfo info{.name = "semantic-kitti", .classes = 19};
+    EXPECT_EQ(data::published::read(labels), data::label_file(cloud.labels, info));
+    EXPECT_EQ(report::decode_png(report::read_file(stem + ".png"), stem).width, 960);
+  }
+
+  const Ended one = run_program({"predict", folder.file("run"), first, "--labels", folder.file("one.label")});
+  EXPECT_THAT(one.out, HasSubstr("000000.bin: 5 points, "));
+  EXPECT_EQ(data::published::read(folder.file("one.label")), data::published::read(results + "/000000.label"));
+  const Ended twice = run_program({"predict", folder.file("run"), first, first, "--labels", results});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("000000.label' would be written over a file to read or another one's results"));
+  const Ended over = run_program({"predict", folder.file("run"), results + "/000000.ply", "--out", results});
+  EXPECT_THAT(over.err, HasSubstr("000000.ply' would be written over a file to read"));
 }
 
 /// The data set's own clouds, four times as large and in files, are told apart as evaluate tells them apart.

@@ -39,6 +39,15 @@ Checkpoint sample(int64_t step, int64_t numel = 1000) {
   out.replicas = 8;
   out.config = "model = \"lenet\"\n";
   out.fingerprint = {{"lockstep", "0.1.0"}, {"isa", "avx2"}};
+  out.data = {.name = "things",
+              .size = 7,
+              .input_shape = {1},
+              .target_shape = {},
+              .classes = 2,
+              .class_names = {"plate", "pyramid"},
+              .voxel = 0.05,
+              .whole_clouds = true,
+              .mesh_points = 300};
   out.extra = {{"seconds", {1.5}}};
   return out;
 }
@@ -62,7 +71,16 @@ TEST(Checkpoint, GivesBackAllThatItHolds) {
   EXPECT_EQ(read.model, "lenet");
   EXPECT_EQ(read.config, saved.config);
   EXPECT_EQ(read.fingerprint, saved.fingerprint);
+  EXPECT_EQ(read.data, saved.data);
   EXPECT_EQ(Value{read.extra}.at("seconds").as<double>("seconds"), 1.5);
+}
+
+TEST(Checkpoint, OfAnOlderVersionDoesNotSayWhatItWasTrainedOn) {
+  const TemporaryFolder folder;
+  Checkpoint older = sample(40);
+  older.data.reset();
+  save_checkpoint(folder.file("last.pt"), older);
+  EXPECT_EQ(load_checkpoint(folder.file("last.pt")).data, std::nullopt);
 }
 
 TEST(Checkpoint, HashesAsItsWeightsAlone) {

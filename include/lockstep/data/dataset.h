@@ -43,6 +43,7 @@ struct DatasetInfo {
   bool segments() const { return voxel > 0 && !whole_clouds; }
   int64_t input_numel() const;
   int64_t target_numel() const;
+  bool operator==(const DatasetInfo&) const = default;
 };
 
 /// Mean and standard deviation of each channel of inputs, in the unit that read() gives; a single channel where inputs

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/core/fingerprint.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/train/tensor_file.h"
 
 namespace lockstep::train {
@@ -39,6 +40,8 @@ struct Checkpoint {
   uint64_t seed = 0;
   int64_t replicas = 0;
   std::string config;  ///< the run's resolved configuration, TOML
+  /// What was trained on, so that the network can be used where the data is not; none in files of older versions.
+  std::optional<data::DatasetInfo> data;
   Fingerprint::Items fingerprint;
   Value::Dict extra;  ///< what else a program keeps; the trainer's own sums and ledger too
 };

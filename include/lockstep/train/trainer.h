@@ -18,11 +18,13 @@
 
 namespace lockstep::train {
 
+/// Makes a network: called once by each replica, inside the team's run. Random numbers there are the same on all.
+using MakeNetwork = std::function<std::shared_ptr<models::Classifier>()>;
+
 /// What is trained on what.
 struct Task {
   std::string model;  ///< a name for checkpoints
-  /// Makes the network: called once by each replica, inside the team's run. Random numbers there are the same on all.
-  std::function<std::shared_ptr<models::Classifier>()> network;
+  MakeNetwork network;
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> test{};  ///< none: no evaluation
   std::optional<data::Order> order{};           ///< of one's own; else the configuration's
@@ -30,6 +32,8 @@ struct Task {
 
 /// The registry's network and the data set that a configuration names. Throws Error for what is not there.
 Task make_task(const Config& config);
+/// The registry's network for data of this description.
+MakeNetwork make_network(const Config& config, const data::DatasetInfo& info);
 
 /// One update, as a callback sees it.
 struct StepReport {
