@@ -7,9 +7,14 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,6 +23,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/models/state_dict.h"
+#include "lockstep/parallel/replica.h"
+#include "lockstep/parallel/replica_error.h"
 #include "lockstep/report/format.h"
 
 namespace lockstep::cli {
@@ -87,6 +94,60 @@ std::string line_of(const Json& answer) {
   return line;
 }
 
+/// The answers of all files, told in the files' order, each as soon as those before it are known.
+class Answers {
+ public:
+  Answers(size_t files, bool json) : json_(json), known_(files) {}
+
+  /// Asks about one file after another that nobody else has taken. Any number of threads may; a failure ends it for
+  /// all.
+  void fill(const std::function<Json(size_t file)>& ask) {
+    try {
+      for (size_t file = taken_++; file < known_.size(); file = taken_++) tell(file, ask(file));
+    } catch (...) {
+      taken_ = known_.size();
+      throw;
+    }
+  }
+
+  /// Of all files, where they are wanted as JSON.
+  void finish() const {
+    if (!json_) return;
+    Json all = Json::array();
+    for (const auto& answers : known_) all.insert(all.end(), answers->begin(), answers->end());
+    std::printf("%s\n", all.dump(2).c_str());
+  }
+
+ private:
+  void tell(size_t file, Json answers) {
+    const std::scoped_lock lock(mutex_);
+    known_[file] = std::move(answers);
+    for (; told_ < known_.size() && known_[told_] && !json_; ++told_)
+      for (const Json& answer : *known_[told_]) std::printf("%s\n", line_of(answer).c_str());
+    std::fflush(stdout);
+  }
+
+  const bool json_;
+  std::atomic<size_t> taken_ = 0;
+  std::mutex mutex_;
+  std::vector<std::optional<Json>> known_;
+  size_t told_ = 0;
+};
+
+/// Has each device ask, with the network as it lies there; one file is asked about on all cores at once.
+void ask_on(const std::string& devices, size_t files, const train::MakeNetwork& made,
+            const std::function<void(models::Classifier&, at::Device)>& ask) {
+  const auto slots = parse_devices(devices);
+  const auto replicas = static_cast<int64_t>(std::min(files, slots.size()));
+  const auto team = parallel::Team::create({.replicas = replicas, .devices = devices});
+  if (files == 1 && slots.size() > 1) return ask(*made(), at::kCPU);
+  try {
+    team.run([&](parallel::Replica& me) { ask(*me.share(made()), me.device()); });
+  } catch (const parallel::ReplicaError& error) {
+    std::rethrow_exception(error.cause());
+  }
+}
+
 }  // namespace
 
 Json likeliest(const at::Tensor& logits, const data::DatasetInfo& info, int64_t top) {
@@ -102,20 +163,21 @@ int predict(const PredictOptions& options) {
   const data::DatasetInfo info = data_of(model, options.data);
   check(options, info);
   const auto parts = file_by_file(options, info);
-  const auto network = train::make_network(model.config, info)();
-  models::load_state_dict(*network, model.weights);
-  network->eval();
-  const at::NoGradGuard no_grad;
-  const Trained trained{*network, info, model.config.augment};
-  const auto predict_file = info.voxel > 0 ? predict_cloud : predict_inputs;
-  Json answers = Json::array();
-  for (const auto& one : parts)
-    for (auto& answer : predict_file(one.files[0], trained, one)) {
-      if (!options.json) std::printf("%s\n", line_of(answer).c_str());
-      std::fflush(stdout);
-      answers.push_back(std::move(answer));
-    }
-  if (options.json) std::printf("%s\n", answers.dump(2).c_str());
+  Answers answers(parts.size(), options.json);
+  const auto made = [&, make = train::make_network(model.config, info)] {
+    auto network = make();
+    models::load_state_dict(*network, model.weights);
+    network->eval();
+    return network;
+  };
+  const auto ask = [&](models::Classifier& network, at::Device device) {
+    const at::NoGradGuard no_grad;
+    const Trained trained{network, device, info, model.config.augment};
+    const auto predict_file = info.voxel > 0 ? predict_cloud : predict_inputs;
+    answers.fill([&](size_t part) { return predict_file(parts[part].files[0], trained, parts[part]); });
+  };
+  ask_on(options.devices.empty() ? usual_devices() : options.devices, parts.size(), made, ask);
+  answers.finish();
   return 0;
 }
 
@@ -139,6 +201,8 @@ void setup_predict(CLI::App& app, Command& chosen) {
   command->add_option("--png", options->png,
                       "Of a cloud, as --out: a picture of it, from above and in perspective, in the colours of its "
                       "classes");
+  command->add_option("--devices", options->devices,
+                      "What computes, a file each: 2, cpu:4, cuda:0; default: all cores, or a GPU");
   command->add_option("--top", options->top, "How many answers to each; default 3")->check(CLI::Range(1, 1000));
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
   command->add_option("--data", options->data, "The data set that names the classes; default: the training's");

@@ -16,6 +16,7 @@ struct PredictOptions {
   std::string out;
   std::string png;
   std::string labels;
+  std::string devices;
   int64_t top = 3;
   bool json = false;
 };

@@ -19,14 +19,15 @@ namespace {
 using report::Rgb;
 
 /// The network's logits, of each voxel or of the whole.
-at::Tensor logits_of(const data::Voxels& voxels, models::Classifier& network) {
+at::Tensor logits_of(const data::Voxels& voxels, const Trained& trained) {
   const auto entries = at::zeros({voxels.coordinates.size(0), 1}, at::kInt);
-  return network.forward(sparse::SparseTensor(voxels.features, at::cat({entries, voxels.coordinates}, 1)));
+  const auto coordinates = at::cat({entries, voxels.coordinates}, 1).to(trained.device);
+  return trained.network.forward(sparse::SparseTensor(voxels.features.to(trained.device), coordinates)).cpu();
 }
 
 /// The class of each point: that of its voxel.
-std::vector<int64_t> labels_of(const data::Voxels& voxels, models::Classifier& network) {
-  const auto classes = logits_of(voxels, network).argmax(1).contiguous();
+std::vector<int64_t> labels_of(const data::Voxels& voxels, const Trained& trained) {
+  const auto classes = logits_of(voxels, trained).argmax(1).contiguous();
   const auto* of_voxel = classes.const_data_ptr<int64_t>();
   std::vector<int64_t> labels;
   for (const int64_t row : voxels.voxel_of_point) labels.push_back(of_voxel[row]);
@@ -89,7 +90,7 @@ std::vector<Rgb> shaded(const data::Cloud& cloud, const Rgb& colour) {
 
 Json label_points(const std::string& file, const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
                   const PredictOptions& options) {
-  const auto labels = labels_of(voxels, trained.network);
+  const auto labels = labels_of(voxels, trained);
   std::vector<Rgb> colours;
   for (const int64_t label : labels) colours.push_back(report::class_colour(label));
   if (!options.out.empty()) write_labelled(file, cloud, labels, colours, options.out);
@@ -101,7 +102,7 @@ Json label_points(const std::string& file, const data::Cloud& cloud, const data:
 Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Trained& trained,
               const PredictOptions& options) {
   const auto& info = trained.data;
-  const at::Tensor logits = logits_of(voxels, trained.network);
+  const at::Tensor logits = logits_of(voxels, trained);
   draw(options.png, cloud, shaded(cloud, report::class_colour(logits[0].argmax().item<int64_t>())), info.voxel / 2,
        report::Shown::whole);
   Json out;

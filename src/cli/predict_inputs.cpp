@@ -70,7 +70,8 @@ Json predict_inputs(const std::string& file, const Trained& trained, const Predi
   const data::DatasetInfo& info = trained.data;
   Json answers = Json::array();
   for (const Example& example : read_examples(file, info.input_shape)) {
-    const auto logits = trained.network.forward(normalized(example.input.unsqueeze(0), trained.augment));
+    const auto input = normalized(example.input.unsqueeze(0), trained.augment).to(trained.device);
+    const auto logits = trained.network.forward(input).cpu();
     answers.push_back({{"file", example.name}, {"predictions", likeliest(logits[0], info, options.top)}});
   }
   return answers;

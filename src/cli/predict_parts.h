@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 /// A network, ready to be asked, and what it was trained on.
 struct Trained {
   models::Classifier& network;
+  at::Device device;
   const data::DatasetInfo& data;
   std::string augment;
 };

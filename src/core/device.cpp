@@ -110,6 +110,10 @@ std::vector<Device> parse_devices(std::string_view text) {
   return detail::parse_devices(text, inventory_of_this_host());
 }
 
+std::string usual_devices() {
+  return cuda_devices().empty() ? "cpu" : "cuda:0";
+}
+
 std::vector<Device> all_devices() {
   std::vector<Device> devices = first(Device::Kind::cuda, static_cast<int>(cuda_devices().size()));
   for (const Device& slot : first(Device::Kind::cpu, cpu_info().cores)) devices.push_back(slot);

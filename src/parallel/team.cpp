@@ -26,8 +26,8 @@ namespace lockstep::parallel {
 namespace {
 
 std::vector<Device> devices_of(const TeamOptions& options) {
-  const std::string& text = options.devices;
-  const auto devices = parse_devices(!text.empty() ? text : cuda_devices().empty() ? "cpu" : "cuda:0");
+  const std::string text = options.devices.empty() ? usual_devices() : options.devices;
+  const auto devices = parse_devices(text);
   std::set<c10::Device, decltype([](c10::Device a, c10::Device b) { return a.str() < b.str(); })> distinct;
   for (const Device& device : devices) distinct.insert(device.torch());
   require(distinct.size() == 1, "Team", "devices '", text, "' are ", distinct.size(),

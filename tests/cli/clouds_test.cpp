@@ -22,6 +22,7 @@ namespace {
 using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 Words operator+(Words a, const Words& b) {
@@ -118,6 +119,11 @@ TEST(Clouds, AreLabelledForABenchmarkWhereTheDataIsNot) {
   const Ended twice = run_program({"predict", folder.file("run"), first, first, "--labels", results});
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_THAT(twice.err, HasSubstr("000000.label' would be written over a file to read or another one's results"));
+  data::published::write(results + "/broken.bin", "123");
+  const Ended broken = run_program({"predict", folder.file("run"), first, results + "/broken.bin", second});
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("broken.bin, offset 0: the file ends with 3 bytes, expected 16 bytes a point"));
+  EXPECT_THAT(broken.out, Not(HasSubstr("000001.bin")));
   const Ended over = run_program({"predict", folder.file("run"), results + "/000000.ply", "--out", results});
   EXPECT_THAT(over.err, HasSubstr("000000.ply' would be written over a file to read"));
 }

@@ -33,6 +33,9 @@ struct Device {
 /// Throws Error that says what is there when the text is none of these or names what is not there.
 std::vector<Device> parse_devices(std::string_view text);
 
+/// What a process that is alone computes on where nobody says it: "cuda:0" where there is a GPU, else "cpu".
+std::string usual_devices();
+
 /// Every CUDA device, then one slot a core: what `lockstep info` lists.
 std::vector<Device> all_devices();
 
