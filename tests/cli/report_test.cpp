@@ -8,6 +8,7 @@
 #include "cli/program.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/run_files.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -18,24 +19,14 @@ using testing::IsEmpty;
 
 class ReportCommand : public testing::Test {
  protected:
-  ReportCommand() {
-    std::string name = fs::temp_directory_path() / "lockstep-report-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    folder = name;
-  }
-  ~ReportCommand() override {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  }
-
   std::string make_run(const std::string& name) {
-    fs::create_directories(folder / name);
+    fs::create_directory(folder / name);
     auto writer = report::MetricsWriter::create(folder / name / "metrics.jsonl");
     for (int step = 1; step <= 3; ++step) writer.append({.step = step, .loss = 1. / step, .seconds = step * 1.});
     return folder / name;
   }
 
-  fs::path folder;
+  test::TemporaryFolder folder;
 };
 
 TEST_F(ReportCommand, WritesAPageIntoTheFolderOfItsRun) {

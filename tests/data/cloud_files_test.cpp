@@ -36,10 +36,10 @@ TEST(CloudFiles, HaveTheFeaturesOfTheDataSet) {
 TEST(CloudFiles, AreScansThatNobodyHasLabelledAfterSemanticKitti) {
   const TemporaryFolder folder;
   published::kitti(folder / "");
-  const auto train = scenes_in("kitti:" + folder.string());
+  const auto train = scenes_in("kitti:" + folder.path().string());
   const std::string scan = (folder / "sequences/08/velodyne/000000.bin").string();
   const Cloud cloud = read_cloud_file(scan, train->info());
-  EXPECT_EQ(cloud.points, scenes_in("kitti:" + folder.string(), Split::test)->read_cloud(0).points);
+  EXPECT_EQ(cloud.points, scenes_in("kitti:" + folder.path().string(), Split::test)->read_cloud(0).points);
   EXPECT_TRUE(cloud.labels.empty());
   EXPECT_THAT(
       [&] { read_cloud_file("scene.ply", train->info()); },
@@ -51,7 +51,7 @@ TEST(CloudFiles, AreScansThatNobodyHasLabelledAfterSemanticKitti) {
 TEST(CloudFiles, BecomeThingsAsModelNetHasThem) {
   const TemporaryFolder folder;
   published::modelnet(folder / "");
-  const auto train = scenes_in("modelnet40:" + folder.string() + ":300");
+  const auto train = scenes_in("modelnet40:" + folder.path().string() + ":300");
   const Cloud own = train->read_cloud(1),
               mesh = read_cloud_file(folder / "pyramid/test/pyramid_0001.off", train->info());
   EXPECT_EQ(mesh.size(), 300);

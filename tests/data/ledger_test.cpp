@@ -77,10 +77,10 @@ TEST(Ledger, ThreadsMayAddToOne) {
 TEST(Ledger, MistakesAreErrors) {
   Ledger ledger(7);
   EXPECT_THAT(error_of([&] { ledger.add(std::vector<int64_t>{7}); }), HasSubstr("example 7, expected one in [0, 7)"));
-  EXPECT_NE(error_of([&] { ledger.add(std::vector<int64_t>{-2}); }), "");
+  EXPECT_NE(error_of([&] { ledger.add(std::vector<int64_t>{-2}); }), "no error");
   EXPECT_THAT(error_of([&] { ledger.merge(at::zeros({3}, at::kLong)); }),
               HasSubstr("expected [2] of int64 or float64"));
-  EXPECT_NE(error_of([&] { ledger.merge(at::zeros({2}, at::kInt)); }), "");
+  EXPECT_NE(error_of([&] { ledger.merge(at::zeros({2}, at::kInt)); }), "no error");
   ledger.add(std::vector<int64_t>(255, 3));
   EXPECT_THAT(error_of([&] { ledger.add(std::vector<int64_t>{3}); }), HasSubstr("used 256 times"));
   EXPECT_EQ(ledger.report().uses, 255) << "a count that is full stays";

@@ -106,12 +106,12 @@ TEST(Order, MistakesAreErrorsThatSayWhatWasGot) {
   EXPECT_THAT(error_of([&] { epoch_of(wrong, 1); }), HasSubstr("position 3 of epoch 1 has the id 3"));
   EXPECT_FALSE(wrong.exactly_once());
   EXPECT_THAT(error_of([] { Order::sequential(3)(0, 3); }), HasSubstr("expected a part of [0, 3)"));
-  EXPECT_NE(error_of([] { Order::sequential(3)(-1, 0); }), "");
-  EXPECT_NE(error_of([] { Order::shuffled(0, 1); }), "");
-  EXPECT_NE(error_of([] { Order::weighted({0, 0}, 1); }), "");
-  EXPECT_NE(error_of([] { Order::weighted({1, -1}, 1); }), "");
-  EXPECT_NE(error_of([] { Order::weighted({1, std::numeric_limits<double>::infinity()}, 1); }), "");
-  EXPECT_NE(error_of([] { Order::grouped({0, -1}, 1); }), "");
+  EXPECT_NE(error_of([] { Order::sequential(3)(-1, 0); }), "no error");
+  EXPECT_NE(error_of([] { Order::shuffled(0, 1); }), "no error");
+  EXPECT_NE(error_of([] { Order::weighted({0, 0}, 1); }), "no error");
+  EXPECT_NE(error_of([] { Order::weighted({1, -1}, 1); }), "no error");
+  EXPECT_NE(error_of([] { Order::weighted({1, std::numeric_limits<double>::infinity()}, 1); }), "no error");
+  EXPECT_NE(error_of([] { Order::grouped({0, -1}, 1); }), "no error");
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <random>
 
 #include "lockstep/core/error.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -139,10 +139,10 @@ TEST(Ply, HoldsClouds) {
   cloud.points = {{1, 2, 3}, {-0.5F, 0, 9}};
   cloud.features = {0, 1, 0.2F, 51.0F / 255, 1, 1};
   cloud.labels = {4, -100};
-  const std::string file = (std::filesystem::temp_directory_path() / "lockstep_ply_test.ply").string();
+  const test::TemporaryFolder folder;
+  const std::string file = folder.file("cloud.ply");
   write_ply(file, ply_of(cloud));
   const Cloud back = cloud_of(read_ply(file), file);
-  std::filesystem::remove(file);
   EXPECT_EQ(back.points, cloud.points);
   EXPECT_EQ(back.features, cloud.features);
   EXPECT_EQ(back.labels, cloud.labels);

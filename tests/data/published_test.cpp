@@ -35,7 +35,8 @@ void expect_error(const std::string& spec, const std::string& message, Split spl
 TEST(ScanNet, HasTheTwentyClassesOfTheBenchmark) {
   const TemporaryFolder folder;
   published::scannet(folder / "");
-  const auto train = open("scannet:" + folder.string()), test = open("scannet:" + folder.string(), Split::test);
+  const auto train = open("scannet:" + folder.path().string()),
+             test = open("scannet:" + folder.path().string(), Split::test);
   EXPECT_EQ(train->info().classes, 20);
   EXPECT_EQ(train->info().class_names[19], "other furniture");
   ASSERT_EQ(train->size(), 3);
@@ -51,25 +52,26 @@ TEST(ScanNet, FollowsItsLists) {
   const TemporaryFolder folder;
   published::scannet(folder / "");
   published::write(folder / "scannetv2_train.txt", "scene0010_00\nscene0001_01\n");
-  EXPECT_THAT(open("scannet:" + folder.string())->read_cloud(0).labels, ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(open("scannet:" + folder.string())->size(), 2);
+  EXPECT_THAT(open("scannet:" + folder.path().string())->read_cloud(0).labels, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(open("scannet:" + folder.path().string())->size(), 2);
   published::write(folder / "scannetv2_train.txt", "scene0010_00\nscene0099_00\n");
-  expect_error("scannet:" + folder.string(), "scene0099_00_vh_clean_2.ply is not there, expected the mesh of a scene");
+  expect_error("scannet:" + folder.path().string(),
+               "scene0099_00_vh_clean_2.ply is not there, expected the mesh of a scene");
   published::write(folder / "scannetv2_train.txt", "");
-  expect_error("scannet:" + folder.string(), "scannetv2_train.txt is empty, expected names of scenes");
+  expect_error("scannet:" + folder.path().string(), "scannetv2_train.txt is empty, expected names of scenes");
 }
 
 TEST(ScanNet, IgnoresTheTwoLabelsThatThePublishedScansHoldByMistake) {
   const TemporaryFolder folder;
   published::scannet(folder / "");
   published::scannet_scene(folder / "scans", "scene0001_00", {1, 50, 149, 2});
-  EXPECT_THAT(open("scannet:" + folder.string())->read_cloud(0).labels, ElementsAre(0, -100, -100, 1));
+  EXPECT_THAT(open("scannet:" + folder.path().string())->read_cloud(0).labels, ElementsAre(0, -100, -100, 1));
 }
 
 TEST(ScanNet, SaysWhatIsWrongWithAScene) {
   const TemporaryFolder folder;
   published::scannet(folder / "");
-  const std::string spec = "scannet:" + folder.string(), stem = "scans/scene0007_00/scene0007_00_vh_clean_2";
+  const std::string spec = "scannet:" + folder.path().string(), stem = "scans/scene0007_00/scene0007_00_vh_clean_2";
   published::scannet_scene(folder / "scans", "scene0007_00", {7, 41, 3});
   expect_error(spec, "vh_clean_2.labels.ply, vertex 1: the label is 41, expected an id of NYU40, 0 to 40");
   published::scannet_scene(folder / "scans", "scene0007_00", {7, 7, 3});
@@ -81,13 +83,14 @@ TEST(ScanNet, SaysWhatIsWrongWithAScene) {
   expect_error(spec, "scene0007_00_vh_clean_2.ply, offset ");
   fs::remove(folder / (stem + ".labels.ply"));
   expect_error(spec, "vh_clean_2.labels.ply is not there, expected the labels of its vertices");
-  expect_error("scannet:" + folder.string() + "/nothing", "is not there, expected a folder");
+  expect_error("scannet:" + folder.path().string() + "/nothing", "is not there, expected a folder");
 }
 
 TEST(S3dis, ReadsTheObjectsOfARoom) {
   const TemporaryFolder folder;
   published::s3dis(folder / "");
-  const auto train = open("s3dis:" + folder.string()), test = open("s3dis:" + folder.string(), Split::test);
+  const auto train = open("s3dis:" + folder.path().string()),
+             test = open("s3dis:" + folder.path().string(), Split::test);
   ASSERT_EQ(train->size(), 2);
   ASSERT_EQ(test->size(), 1);
   EXPECT_EQ(train->info().classes, 13);
@@ -102,10 +105,11 @@ TEST(S3dis, ReadsTheObjectsOfARoom) {
 TEST(S3dis, ValidatesOnAnyArea) {
   const TemporaryFolder folder;
   published::s3dis(folder / "");
-  EXPECT_EQ(open("s3dis:" + folder.string() + ":1", Split::test)->read_cloud(0).size(), 4);
-  EXPECT_EQ(open("s3dis:" + folder.string() + ":1")->size(), 2);
-  expect_error("s3dis:" + folder.string() + ":7", "the area for validation is 7, expected s3dis:FOLDER:AREA with 1");
-  expect_error("s3dis:" + folder.string() + ":4", "has no rooms for test, expected Area_4", Split::test);
+  EXPECT_EQ(open("s3dis:" + folder.path().string() + ":1", Split::test)->read_cloud(0).size(), 4);
+  EXPECT_EQ(open("s3dis:" + folder.path().string() + ":1")->size(), 2);
+  expect_error("s3dis:" + folder.path().string() + ":7",
+               "the area for validation is 7, expected s3dis:FOLDER:AREA with 1");
+  expect_error("s3dis:" + folder.path().string() + ":4", "has no rooms for test, expected Area_4", Split::test);
 }
 
 TEST(S3dis, MendsTheBytesThatHaveLostABit) {
@@ -116,7 +120,7 @@ TEST(S3dis, MendsTheBytesThatHaveLostABit) {
       "0.\x10\x11 1\x10 103.0\x10 3\n",
       25);
   published::write(folder / "Area_2/hallway_3/Annotations/stairs_1.txt", lines);
-  const Cloud cloud = open("s3dis:" + folder.string())->read_cloud(1);
+  const Cloud cloud = open("s3dis:" + folder.path().string())->read_cloud(1);
   EXPECT_THAT(cloud.points, ElementsAre(Point{-9.1F, 2, 0.01F}));
   EXPECT_THAT(cloud.features, ElementsAre(10.0F / 255, 103.0F / 255, 3.0F / 255));
 }
@@ -124,7 +128,7 @@ TEST(S3dis, MendsTheBytesThatHaveLostABit) {
 TEST(S3dis, SaysWhereALineIsWrong) {
   const TemporaryFolder folder;
   published::s3dis(folder / "");
-  const std::string spec = "s3dis:" + folder.string();
+  const std::string spec = "s3dis:" + folder.path().string();
   const auto broken = [&](const std::string& lines, const std::string& message) {
     published::write(folder / "Area_2/hallway_3/Annotations/stairs_1.txt", lines);
     expect_error(spec, "stairs_1.txt, offset " + message);
@@ -143,7 +147,8 @@ TEST(S3dis, SaysWhereALineIsWrong) {
 TEST(SemanticKitti, MapsLabelsToTheNineteenClasses) {
   const TemporaryFolder folder;
   published::kitti(folder / "");
-  const auto train = open("kitti:" + folder.string()), test = open("kitti:" + folder.string(), Split::test);
+  const auto train = open("kitti:" + folder.path().string()),
+             test = open("kitti:" + folder.path().string(), Split::test);
   EXPECT_EQ(train->info().classes, 19);
   EXPECT_EQ(train->info().input_shape, std::vector<int64_t>{1});
   ASSERT_EQ(train->size(), 2);
@@ -159,7 +164,7 @@ TEST(SemanticKitti, MapsLabelsToTheNineteenClasses) {
 TEST(SemanticKitti, SaysWhereAScanIsWrong) {
   const TemporaryFolder folder;
   published::kitti(folder / "");
-  const std::string spec = "kitti:" + folder.string();
+  const std::string spec = "kitti:" + folder.path().string();
   const fs::path scan = folder / "sequences/00/velodyne/000001.bin",
                  labels = folder / "sequences/00/labels/000001.label";
   const std::string whole = published::read(scan);
@@ -183,7 +188,8 @@ TEST(SemanticKitti, SaysWhereAScanIsWrong) {
 TEST(NuScenes, FindsScansAndScenesInItsTables) {
   const TemporaryFolder folder;
   published::nuscenes(folder / "");
-  const auto train = open("nuscenes:" + folder.string()), test = open("nuscenes:" + folder.string(), Split::test);
+  const auto train = open("nuscenes:" + folder.path().string()),
+             test = open("nuscenes:" + folder.path().string(), Split::test);
   EXPECT_EQ(train->info().classes, 16);
   ASSERT_EQ(train->size(), 1);
   ASSERT_EQ(test->size(), 1);
@@ -196,7 +202,7 @@ TEST(NuScenes, FindsScansAndScenesInItsTables) {
 TEST(NuScenes, SaysWhatItsTablesLack) {
   const TemporaryFolder folder;
   published::nuscenes(folder / "");
-  const std::string spec = "nuscenes:" + folder.string();
+  const std::string spec = "nuscenes:" + folder.path().string();
   const auto broken = [&](const std::string& table, const std::string& contents, const std::string& message) {
     const std::string whole = published::read(folder / ("v1.0-mini/" + table));
     published::write(folder / ("v1.0-mini/" + table), contents);
@@ -221,13 +227,13 @@ TEST(NuScenes, SaysWhatItsTablesLack) {
 TEST(ModelNet, StrewsPointsEvenlyOverTheMesh) {
   const TemporaryFolder folder;
   published::modelnet(folder / "");
-  const auto train = open("modelnet40:" + folder.string() + ":3000");
+  const auto train = open("modelnet40:" + folder.path().string() + ":3000");
   EXPECT_TRUE(train->info().whole_clouds);
   EXPECT_EQ(train->info().class_names, (std::vector<std::string>{"plate", "pyramid"}));
   EXPECT_THAT(train->targets(), ElementsAre(0, 1, 1));
   const Cloud plate = train->read_cloud(0);
   ASSERT_EQ(plate.size(), 3000);
-  EXPECT_EQ(plate.points, open("modelnet40:" + folder.string() + ":3000")->read_cloud(0).points);
+  EXPECT_EQ(plate.points, open("modelnet40:" + folder.path().string() + ":3000")->read_cloud(0).points);
   double farthest = 0;
   int quarter = 0;
   for (const auto& [x, y, z] : plate.points) {
@@ -250,7 +256,7 @@ TEST(ModelNet, StrewsPointsEvenlyOverTheMesh) {
 TEST(ModelNet, SaysWhereAMeshIsWrong) {
   const TemporaryFolder folder;
   published::modelnet(folder / "");
-  const std::string spec = "modelnet40:" + folder.string();
+  const std::string spec = "modelnet40:" + folder.path().string();
   const auto broken = [&](const std::string& mesh, const std::string& message) {
     published::write(folder / "plate/train/plate_0001.off", mesh);
     expect_error(spec, "plate_0001.off" + message);
@@ -272,7 +278,7 @@ TEST(ModelNet, SaysWhereAMeshIsWrong) {
 TEST(ModelNet, GivesATargetForEachCloudThatHasPoints) {
   const TemporaryFolder folder;
   published::modelnet(folder / "");
-  const auto train = open("modelnet40:" + folder.string() + ":50");
+  const auto train = open("modelnet40:" + folder.path().string() + ":50");
   Loader loader(train, Order::sequential(3), {.batch = 3, .replicas = 2});
   double weight = 0;
   for (int64_t replica = 0; replica < 2; ++replica) {

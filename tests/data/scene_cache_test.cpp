@@ -67,9 +67,9 @@ TEST(SceneCache, ReadsEachSceneOnceAndChangesNoBit) {
     const auto scenes = std::make_shared<Counted>();
     const auto plain = batches(scenes, transforms, "");
     scenes->made = 0;
-    expect_equal(batches(scenes, transforms, folder.string()), plain);
+    expect_equal(batches(scenes, transforms, folder.path().string()), plain);
     EXPECT_EQ(scenes->made, 6);
-    expect_equal(batches(scenes, transforms, folder.string()), plain);
+    expect_equal(batches(scenes, transforms, folder.path().string()), plain);
     EXPECT_EQ(scenes->made, 6);
   }
 }
@@ -79,11 +79,11 @@ TEST(SceneCache, KeepsOneSceneForEachSourceAndSize) {
   published::kitti(data / "");
   const auto read = [&](double voxel) {
     const auto scenes = std::dynamic_pointer_cast<const CloudDataset>(
-        open_dataset("kitti:" + data.string(), Split::train, {.voxel = voxel}));
-    Loader loader(scenes, Order::sequential(2), {.batch = 2, .workers = 0, .cache = folder.string()});
+        open_dataset("kitti:" + data.path().string(), Split::train, {.voxel = voxel}));
+    Loader loader(scenes, Order::sequential(2), {.batch = 2, .workers = 0, .cache = folder.path().string()});
     return loader.next();
   };
-  const auto entries = [&] { return std::distance(fs::directory_iterator(folder.string()), {}); };
+  const auto entries = [&] { return std::distance(fs::directory_iterator(folder.path().string()), {}); };
   EXPECT_EQ(read(0.5).inputs.size(0), 7);
   EXPECT_EQ(entries(), 2);
   EXPECT_EQ(read(100).inputs.size(0), 2);
@@ -99,9 +99,9 @@ TEST(SceneCache, MakesDamagedEntriesAnew) {
   const TemporaryFolder folder;
   const auto scenes = std::make_shared<Counted>();
   const auto plain = batches(scenes, "none", "");
-  batches(scenes, "none", folder.string());
+  batches(scenes, "none", folder.path().string());
   std::vector<fs::path> entries;
-  for (const auto& entry : fs::directory_iterator(folder.string())) entries.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder.path().string())) entries.push_back(entry.path());
   ASSERT_EQ(entries.size(), 6);
   const std::string whole = published::read(entries[0]);
   std::string flipped = whole;
@@ -112,7 +112,7 @@ TEST(SceneCache, MakesDamagedEntriesAnew) {
                                      whole + "x", "LSSCENE1" + whole, published::read(entries[1])}) {
     published::write(entries[0], damaged);
     testing::internal::CaptureStderr();
-    expect_equal(batches(scenes, "none", folder.string()), plain);
+    expect_equal(batches(scenes, "none", folder.path().string()), plain);
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it is made anew"));
     EXPECT_EQ(scenes->made, ++damages);
     EXPECT_EQ(published::read(entries[0]), whole);
@@ -123,12 +123,12 @@ TEST(SceneCache, MakesDamagedEntriesAnew) {
 TEST(SceneCache, TakesNoHeedOfHalfWrittenFiles) {
   const TemporaryFolder folder;
   const auto scenes = std::make_shared<Counted>();
-  const SceneCache cache(folder.string());
+  const SceneCache cache(folder.path().string());
   const fs::path fresh = folder / "a.scene.aside-aaaaaa", old = folder / "b.scene.aside-bbbbbb";
   published::write(fresh, "half");
   published::write(old, "half");
   fs::last_write_time(old, fs::last_write_time(old) - std::chrono::hours(2));
-  expect_equal(batches(scenes, "none", folder.string()), batches(scenes, "none", ""));
+  expect_equal(batches(scenes, "none", folder.path().string()), batches(scenes, "none", ""));
   EXPECT_TRUE(fs::exists(fresh));
   EXPECT_FALSE(fs::exists(old));
 }
@@ -143,7 +143,7 @@ TEST(SceneCache, IsSharedByProcessesThatFillItAtOnce) {
     bool same = true;
     for (int round = 0; round < 20 && same; ++round) {
       // Each writes all the entries, whatever the other has written.
-      const SceneCache cache(folder.string());
+      const SceneCache cache(folder.path().string());
       for (int64_t id = 0; id < 6; ++id) {
         const Cloud cloud = scenes->read_cloud(id);
         cache.keep("test " + std::to_string(id),
@@ -159,14 +159,14 @@ TEST(SceneCache, IsSharedByProcessesThatFillItAtOnce) {
     EXPECT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.string()), {}), 6);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path().string()), {}), 6);
 }
 
 TEST(SceneCache, WarnsOnceWhereItCannotWriteAndTrainsOn) {
   const TemporaryFolder folder;
   const auto scenes = std::make_shared<Counted>();
-  const SceneCache cache(folder.string());
-  fs::remove_all(folder.string());
+  const SceneCache cache(folder.path().string());
+  fs::remove_all(folder.path().string());
   testing::internal::CaptureStderr();
   for (int64_t id = 0; id < 2; ++id)
     EXPECT_EQ(cached_cloud(cache, scenes->source(id), 3, [&] { return scenes->read_cloud(id); }).points,

@@ -35,7 +35,7 @@ class TensorFile : public testing::Test {
     if (!std::filesystem::exists(LOCKSTEP_TORCH_PYTHON)) return;
     folder = std::make_unique<TemporaryFolder>();
     std::ofstream(*folder / "save.py") << kScript;
-    ASSERT_TRUE(succeeds({LOCKSTEP_TORCH_PYTHON, (*folder / "save.py").string(), folder->string()}));
+    ASSERT_TRUE(succeeds({LOCKSTEP_TORCH_PYTHON, (*folder / "save.py").string(), folder->path().string()}));
   }
   static void TearDownTestSuite() { folder.reset(); }
   void SetUp() override {

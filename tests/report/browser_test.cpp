@@ -10,10 +10,12 @@
 #include "report/command_output.h"
 #include "report/example_runs.h"
 #include "report/palette.h"
-#include "report/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::TemporaryFolder;
 
 using nlohmann::json;
 using testing::ElementsAre;
@@ -148,9 +150,9 @@ class Browser : public testing::Test {
   }
 
   json look_at(std::span<const RunData> runs, int width, std::string page = probe, const std::string& flags = "") {
-    write_text(folder / "report.html", report_page(runs));
+    write_file_atomically(folder / "report.html", report_page(runs));
     page.replace(page.find("WIDTH"), 5, std::to_string(width));
-    write_text(folder / "probe.html", page);
+    write_file_atomically(folder / "probe.html", page);
     const std::string dom =
         start(flags + " --dump-dom --virtual-time-budget=10000 --window-size=1600,1000", "probe.html");
     const std::string mark = "<pre id=\"seen\">";
@@ -164,7 +166,7 @@ class Browser : public testing::Test {
   }
 
   Image photograph(std::span<const RunData> runs, int width, bool dark) {
-    write_text(folder / "report.html", report_page(runs));
+    write_file_atomically(folder / "report.html", report_page(runs));
     start("--screenshot='" + (folder / "shot.png").string() + "' --window-size=" + std::to_string(width) + ",900" +
               (dark ? " --force-dark-mode" : ""),
           "report.html");
@@ -307,7 +309,7 @@ TEST_F(Browser, RunsNoScriptButThePagesOwn) {
   std::string page = report_page({&run, 1});
   page.insert(page.find("</main>"),
               "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='y'\">");
-  write_text(folder / "report.html", page);
+  write_file_atomically(folder / "report.html", page);
   EXPECT_THAT(start("--dump-dom --virtual-time-budget=3000", "report.html"),
               HasSubstr("<title>lenet - Lockstep</title>"));
   EXPECT_THAT(complaints(), Not(IsEmpty()));  // the browser says what it refused

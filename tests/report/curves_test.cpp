@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/report/files.h"
-#include "report/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::TemporaryFolder;
 
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -12,10 +12,12 @@
 #include "report/raster_canvas.h"
 #include "report/stroke_font.h"
 #include "report/svg_canvas.h"
-#include "report/temporary_folder.h"
+#include "support/error_of.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::error_of;
 
 using testing::ElementsAre;
 using testing::HasSubstr;

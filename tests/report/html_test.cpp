@@ -8,10 +8,12 @@
 
 #include "report/example_runs.h"
 #include "report/occurrences.h"
-#include "report/temporary_folder.h"
+#include "support/error_of.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::error_of;
 
 using testing::HasSubstr;
 using testing::Not;

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "report/temporary_folder.h"
+#include "support/error_of.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::error_of;
 
 using testing::HasSubstr;
 

@@ -10,10 +10,14 @@
 #include <limits>
 
 #include "lockstep/report/files.h"
-#include "report/temporary_folder.h"
+#include "support/error_of.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
 
 using testing::ElementsAre;
 using testing::EndsWith;
@@ -92,7 +96,7 @@ TEST(MetricsFile, LosesOnlyTheLineThatAKillCutInHalf) {
   const auto file = folder / "metrics.jsonl";
   const std::string whole = to_json(line_of(1)) + "\n" + to_json(line_of(2)) + "\n";
   for (size_t cut = 0; cut <= whole.size(); ++cut) {
-    write_text(file, whole.substr(0, cut));
+    write_file_atomically(file, whole.substr(0, cut));
     const size_t lines = std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut), '\n');
     EXPECT_THAT(read_metrics(file), SizeIs(lines)) << cut;
   }
@@ -101,7 +105,7 @@ TEST(MetricsFile, LosesOnlyTheLineThatAKillCutInHalf) {
 TEST(MetricsFile, NamesTheLineThatIsBad) {
   const TemporaryFolder folder;
   const auto file = folder / "metrics.jsonl";
-  write_text(file, to_json(line_of(1)) + "\n\nnonsense\n");
+  write_file_atomically(file, to_json(line_of(1)) + "\n\nnonsense\n");
   EXPECT_THAT(error_of([&] { read_metrics(file); }), HasSubstr(file.string() + ":3: parse error"));
   EXPECT_THAT(error_of([&] { read_metrics(folder / "none"); }), HasSubstr("No such file or directory"));
   EXPECT_THAT(error_of([&] { read_metrics(folder.path()); }), HasSubstr("is a folder, expected a file"));
@@ -114,7 +118,7 @@ TEST(MetricsFile, OfAResumedRunHasEveryStepOnce) {
     auto writer = MetricsWriter::create(file);
     for (int step = 1; step <= 6; ++step) writer.append(line_of(step));
   }
-  write_text(folder / "half", read_file(file) + R"({"step": 7, "spl)");
+  write_file_atomically(folder / "half", read_file(file) + R"({"step": 7, "spl)");
   std::filesystem::rename(folder / "half", file);
   auto writer = MetricsWriter::resume(file, 4);
   for (int step = 5; step <= 8; ++step) writer.append(line_of(step));
@@ -145,7 +149,7 @@ TEST(MetricsFile, IsMadeWhereAResumedRunFindsNone) {
 
 TEST(MetricsFile, IsNotChangedByAResumeThatFindsItDamaged) {
   const TemporaryFolder folder;
-  write_text(folder / "metrics.jsonl", "nonsense\n");
+  write_file_atomically(folder / "metrics.jsonl", "nonsense\n");
   EXPECT_THAT(error_of([&] { MetricsWriter::resume(folder / "metrics.jsonl", 1); }), HasSubstr("metrics.jsonl:1: "));
   EXPECT_EQ(read_file(folder / "metrics.jsonl"), "nonsense\n");
 }

@@ -8,10 +8,14 @@
 
 #include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
-#include "report/temporary_folder.h"
+#include "support/error_of.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
 
 using testing::ElementsAre;
 using testing::HasSubstr;

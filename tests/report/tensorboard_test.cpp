@@ -12,10 +12,14 @@
 #include "lockstep/report/files.h"
 #include "report/command_output.h"
 #include "report/protobuf.h"
-#include "report/temporary_folder.h"
+#include "support/error_of.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::report {
 namespace {
+
+using test::error_of;
+using test::TemporaryFolder;
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -133,7 +137,7 @@ TEST_F(TensorBoard, ReadsWhatAKilledRunLeft) {
 
 TEST(EventWriter, SaysWhereItCannotWrite) {
   const TemporaryFolder folder;
-  write_text(folder / "file", "");
+  write_file_atomically(folder / "file", "");
   EXPECT_THAT(error_of([&] { EventWriter(folder / "file"); }),
               HasSubstr("EventWriter: \"" + (folder / "file").string()));
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 namespace lockstep::test {
 
@@ -11,8 +14,9 @@ namespace lockstep::test {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "lockstep_XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
+    std::string name = std::filesystem::temp_directory_path() / "lockstep_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -21,11 +25,19 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  const std::string& path() const { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::string file(const std::string& name) const { return path_ / name; }
+
+  /// Into a file there, whose folder is made.
+  void write(const std::string& name, const std::vector<uint8_t>& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream out(path_ / name, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
 
  private:
-  std::string path_;
+  std::filesystem::path path_;
 };
 
 }  // namespace lockstep::test
