@@ -62,7 +62,8 @@ def sources_for(root: pathlib.Path, changed: list[str], known: dict[str, str]) -
 
 
 def latest_first(root: pathlib.Path, sources: list[str]) -> list[str]:
-    history = files.git(root, "diff", "--name-only", "HEAD")
+    history = files.git(root, "ls-files", "--others", "--exclude-standard")
+    history += files.git(root, "diff", "--name-only", "HEAD")
     history += files.git(root, "log", "-n", "500", "--name-only", "--format=")
     place = {name: age for age, name in reversed(list(enumerate(history)))}
     return sorted(sources, key=lambda source: place.get(source, len(history)))
