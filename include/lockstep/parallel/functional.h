@@ -120,8 +120,7 @@ auto parallel_apply(Replicas&& replicas, const std::vector<Input>& inputs, const
           "there are ", replicas.size(), " replicas, ", inputs.size(), " inputs and ", more.size(),
           " further arguments, expected the same number (or no further ones)");
   const auto run = [&](size_t r) {
-    c10::OptionalDeviceGuard device;
-    if (const auto found = detail::device_of(inputs[r])) device.reset_device(*found);
+    const c10::OptionalDeviceGuard device(detail::device_of(inputs[r]));
     const auto apply = [&](const auto&... arguments) { return detail::call(replicas[r], arguments...); };
     if constexpr (std::same_as<More, std::tuple<>>)
       return std::apply(apply, detail::arguments(inputs[r]));
