@@ -37,6 +37,7 @@ Json json_of(const train::Evaluation& evaluation, const data::DatasetInfo& info,
            {"examples", evaluation.examples},
            {"loss", evaluation.loss},
            {"accuracy", evaluation.accuracy}};
+  if (info.segments()) out["counted"] = options.points ? "points" : "voxels";
   if (evaluation.mean_iou) {
     out["mean_iou"] = *evaluation.mean_iou;
     for (size_t c = 0; c < evaluation.class_iou.size(); ++c) {
@@ -74,7 +75,8 @@ std::string confusion_table(const Json& facts) {
 }
 
 std::string as_text(const Json& facts) {
-  std::string out = text(facts["examples"], " examples of ", facts["data"].get<std::string>(), ": loss ",
+  std::string out = text(facts["examples"], " examples of ", facts["data"].get<std::string>(),
+                         facts.contains("counted") ? ", by " + facts["counted"].get<std::string>() : "", ": loss ",
                          report::fixed(facts["loss"], 4), ", accuracy ", report::fixed(facts["accuracy"], 4));
   if (facts.contains("top5")) out += text(", top-5 accuracy ", report::fixed(facts["top5"], 4));
   if (facts.contains("mean_iou")) {
@@ -110,8 +112,13 @@ int evaluate(const EvaluateOptions& options) {
   config.examples = config.test_examples = options.examples;
   auto task = train::make_task(config);
   if (options.split == "train") task.test = task.train;
-  const auto evaluation = train::evaluate(config, task, model.weights, group, wants(options, "topk") ? kTopK : 0,
-                                          wants(options, "confusion") || task.train->info().segments());
+  const bool segments = task.train->info().segments();
+  require(segments || !options.points, "evaluate", "--points is for clouds whose points have a class each, and ",
+          task.train->info().name, " has others");
+  const auto evaluation = train::evaluate(config, task, model.weights, group,
+                                          {.top_k = wants(options, "topk") ? kTopK : 0,
+                                           .confusion = wants(options, "confusion") || segments,
+                                           .points = options.points});
   if (group.rank() == 0) {
     const Json facts = json_of(evaluation, task.test->info(), options);
     std::printf("%s\n", options.json ? facts.dump(2).c_str() : as_text(facts).c_str());
@@ -132,6 +139,8 @@ void setup_evaluate(CLI::App& app, Command& chosen) {
   command->add_option("--replicas", options->replicas, "R, over which they are divided; default: as in training");
   command->add_option("--examples", options->examples, "Only the first so many");
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
+  command->add_flag("--points", options->points,
+                    "Of clouds: count every point, as benchmarks do, instead of every voxel");
   command->add_flag("--json", options->json, "The same as JSON");
   command->callback([options, &chosen] { chosen = [options] { return evaluate(*options); }; });
 }

@@ -18,6 +18,7 @@ struct EvaluateOptions {
   int64_t replicas = 0;
   int64_t examples = 0;
   std::vector<std::string> metrics;
+  bool points = false;
   bool json = false;
 };
 

@@ -16,40 +16,55 @@ namespace {
 constexpr uint64_t kCloudStream = 0x636C6F756473;  // "clouds": nothing else draws from these numbers
 
 /// All voxels of a share, each with the number of its cloud. Plain copies: libtorch would start threads here.
-void join(const std::vector<Voxels>& clouds, int64_t channels, Batch& batch) {
+void join(const std::vector<SeenCloud>& clouds, int64_t channels, Batch& batch) {
   int64_t rows = 0;
-  for (const Voxels& voxels : clouds) rows += voxels.labels.size(0);
+  for (const SeenCloud& cloud : clouds) rows += cloud.voxels.labels.size(0);
   batch.coordinates = at::empty({rows, 4}, at::kInt);
   batch.inputs = at::empty({rows, channels}, at::kFloat);
   auto* places = batch.coordinates.mutable_data_ptr<int32_t>();
   auto* features = batch.inputs.mutable_data_ptr<float>();
   for (size_t number = 0; number < clouds.size(); ++number) {
-    const int64_t size = clouds[number].labels.size(0);
-    const auto* place = clouds[number].coordinates.const_data_ptr<int32_t>();
+    const Voxels& voxels = clouds[number].voxels;
+    const int64_t size = voxels.labels.size(0);
+    const auto* place = voxels.coordinates.const_data_ptr<int32_t>();
     for (int64_t row = 0; row < size; ++row, place += 3) {
       *places++ = static_cast<int32_t>(number);
       places = std::copy_n(place, 3, places);
     }
-    features = std::copy_n(clouds[number].features.const_data_ptr<float>(), size * channels, features);
+    features = std::copy_n(voxels.features.const_data_ptr<float>(), size * channels, features);
   }
 }
 
 /// The classes of all voxels.
-std::vector<int64_t> labels_of_voxels(const std::vector<Voxels>& clouds) {
+std::vector<int64_t> labels_of_voxels(const std::vector<SeenCloud>& clouds) {
   std::vector<int64_t> labels;
-  for (const Voxels& voxels : clouds) {
+  for (const auto& [voxels, unused] : clouds) {
     const auto* label = voxels.labels.const_data_ptr<int64_t>();
     labels.insert(labels.end(), label, label + voxels.labels.size(0));
   }
   return labels;
 }
 
+/// All points one after another: the rows of their voxels in the batch, and their classes.
+void join_points(const std::vector<SeenCloud>& clouds, Batch& batch) {
+  std::vector<int64_t> rows, labels;
+  int64_t first = 0;
+  for (const auto& [voxels, labels_of_points] : clouds) {
+    for (const int64_t row : voxels.voxel_of_point) rows.push_back(first + row);
+    labels.insert(labels.end(), labels_of_points.begin(), labels_of_points.end());
+    labels.resize(rows.size(), kIgnore);  // nobody has labelled this cloud
+    first += voxels.labels.size(0);
+  }
+  batch.voxel_of_point = at::tensor(rows, at::kLong);
+  batch.point_targets = at::tensor(labels, at::kLong);
+}
+
 /// The classes of whole clouds; those without points have no row in what a network gives, and so no label.
-std::vector<int64_t> labels_of_clouds(const std::vector<Voxels>& clouds, const std::vector<int64_t>& ids,
+std::vector<int64_t> labels_of_clouds(const std::vector<SeenCloud>& clouds, const std::vector<int64_t>& ids,
                                       const CloudDataset& dataset) {
   std::vector<int64_t> labels;
   for (size_t number = 0; number < clouds.size(); ++number)
-    if (clouds[number].labels.size(0) > 0) labels.push_back(dataset.label(ids[number]));
+    if (clouds[number].voxels.labels.size(0) > 0) labels.push_back(dataset.label(ids[number]));
   return labels;
 }
 
@@ -61,7 +76,10 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
       batch_(options.batch),
       replicas_(options.replicas),
       transforms_(options.transforms),
-      key_{options.seed, kCloudStream} {
+      key_{options.seed, kCloudStream},
+      points_(options.points) {
+  require(!points_ || dataset_->info().segments(), "Loader", "points are asked for, and a class of ",
+          dataset_->info().name, " is of a whole cloud, expected data whose points have one each");
   check_for_clouds(transforms_);
   const auto mixes = [](const Transform& step) { return std::holds_alternative<RandomMix>(step); };
   require(!dataset_->info().whole_clouds || std::ranges::none_of(transforms_.list(), mixes), "Loader",
@@ -90,15 +108,17 @@ Cloud CloudReader::cloud(int64_t id) const {
   return cache_ ? cached_cloud(*cache_, dataset_->source(id), dataset_->info().input_numel(), read) : read();
 }
 
-Voxels CloudReader::voxels(int64_t id, int64_t epoch) const {
+SeenCloud CloudReader::see(int64_t id, int64_t epoch) const {
   const double side = dataset_->info().voxel;
-  if (transforms_.empty() && cache_)
-    return cached_voxels(*cache_, dataset_->source(id), side, dataset_->info().input_numel(),
-                         [&] { return voxelise(dataset_->read_cloud(id), side); });
+  if (transforms_.empty() && cache_ && !points_)
+    return {cached_voxels(*cache_, dataset_->source(id), side, dataset_->info().input_numel(),
+                          [&] { return voxelise(dataset_->read_cloud(id), side); }),
+            {}};
   Cloud scene = cloud(id);
   transform(scene, transforms_, key_of(id, epoch),
             {.id = id, .count = dataset_->size(), .read = [&](int64_t other) { return cloud(other); }});
-  return voxelise(scene, side);
+  Voxels voxels = voxelise(scene, side);
+  return {std::move(voxels), points_ ? std::move(scene.labels) : std::vector<int64_t>{}};
 }
 
 Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scratch*/) {
@@ -106,9 +126,10 @@ Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scr
   const c10::InferenceMode off(false);  // a consumer in inference mode may be the one who reads
   Batch batch = begin(index);
   const auto ids = ids_of(batch, replica);
-  std::vector<Voxels> clouds;
-  for (const int64_t id : ids) clouds.push_back(voxels(id, batch.at.epoch));
+  std::vector<SeenCloud> clouds;
+  for (const int64_t id : ids) clouds.push_back(see(id, batch.at.epoch));
   join(clouds, dataset_->info().input_numel(), batch);
+  if (points_) join_points(clouds, batch);
   const auto labels =
       dataset_->info().whole_clouds ? labels_of_clouds(clouds, ids, *dataset_) : labels_of_voxels(clouds);
   batch.targets = at::tensor(labels, at::kLong);

@@ -11,6 +11,12 @@
 
 namespace lockstep::data {
 
+/// A cloud as a batch takes it.
+struct SeenCloud {
+  Voxels voxels;
+  std::vector<int64_t> labels;  // of its points, where LoaderOptions::points asks
+};
+
 /// Shares of clouds: which of a batch they are is balanced by cost; each is transformed, put on its grid, and joined
 /// with the others.
 class CloudReader : public ShareReader {
@@ -28,13 +34,14 @@ class CloudReader : public ShareReader {
   RandomKey key_of(int64_t id, int64_t epoch) const { return key_.fold(epoch).fold(id); }
   /// As measured, and as voxels after all transforms; from the cache where it has them.
   Cloud cloud(int64_t id) const;
-  Voxels voxels(int64_t id, int64_t epoch) const;
+  SeenCloud see(int64_t id, int64_t epoch) const;
 
   std::shared_ptr<const CloudDataset> dataset_;
   int64_t batch_, replicas_;
   Transforms transforms_;
   RandomKey key_;
   std::optional<SceneCache> cache_;
+  bool points_;
 };
 
 }  // namespace lockstep::data

@@ -25,25 +25,27 @@ data::LoaderOptions loader_options(const EvaluationOptions& options) {
           .transforms = options.transforms.deterministic(),
           .layout = options.layout,
           .workers = options.workers,
-          .cache = options.cache};
+          .cache = options.cache,
+          .points = options.figures.points};
 }
 
 void add(at::Tensor& sums, const at::Tensor& logits, const data::Batch& batch, int64_t classes,
-         const EvaluationOptions& options) {
-  const auto scores = logits.to(at::kCPU, at::kFloat);
+         const Figures& figures) {
+  auto scores = logits.to(at::kCPU, at::kFloat);
+  if (figures.points) scores = scores.index_select(0, batch.voxel_of_point);
+  const auto& targets = figures.points ? batch.point_targets : batch.targets;
   auto* numbers = sums.mutable_data_ptr<double>();
-  const auto& targets = batch.targets;
   const auto best = scores.argmax(1);
   numbers[kLossSum] += at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum).item<double>();
   numbers[kRightSum] += best.eq(targets).sum().item<double>();
-  if (options.top_k > 0)
-    numbers[kTopKSum] += std::get<1>(scores.topk(std::min(options.top_k, scores.size(1)), 1))
+  if (figures.top_k > 0)
+    numbers[kTopKSum] += std::get<1>(scores.topk(std::min(figures.top_k, scores.size(1)), 1))
                              .eq(targets.unsqueeze(1))
                              .sum()
                              .item<double>();
   numbers[kTargetsSum] += targets.ge(0).sum().item<double>();
   numbers[kExamplesSum] += static_cast<double>(batch.count);
-  if (!options.confusion) return;
+  if (!figures.confusion) return;
   require(scores.size(1) == classes, "evaluate", "the network tells ", scores.size(1), " classes apart, expected ",
           classes, " as the data set has");
   const auto known = targets.ge(0);
@@ -65,11 +67,11 @@ Evaluator::~Evaluator() = default;
 Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, double tell) {
   const int64_t classes = loader_->dataset().info().classes;
   const auto add_up = [&](Span) {
-    auto sums = at::zeros({kSums + (options_.confusion ? classes * classes : 0)}, at::kDouble);
+    auto sums = at::zeros({kSums + (options_.figures.confusion ? classes * classes : 0)}, at::kDouble);
     for (const data::Batch& batch : loader_->share(me.number())) {
       if (batch.count == 0) continue;
       const PrecisionScope precision(options_.precision, me.device());
-      add(sums, network.forward(input_of(batch, me.device())), batch, classes, options_);
+      add(sums, network.forward(input_of(batch, me.device())), batch, classes, options_.figures);
     }
     sums[kToldSum] = tell;
     return sums;
@@ -83,7 +85,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
   out.accuracy = numbers[kRightSum] / numbers[kTargetsSum];
   out.top_k = numbers[kTopKSum] / numbers[kTargetsSum];
   out.told = numbers[kToldSum];
-  if (!options_.confusion) return out;
+  if (!options_.figures.confusion) return out;
   const auto counts = sums.narrow(0, kSums, classes * classes);
   out.confusion = counts.to(at::kLong).view({classes, classes});
   if (loader_->dataset().info().segments()) {

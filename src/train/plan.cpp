@@ -203,15 +203,16 @@ data::LoaderOptions Plan::loader_options() const {
 
 EvaluationOptions Plan::evaluation_options() const {
   constexpr int64_t kMostClasses = 100;  // a matrix of more is of no use to anybody
-  return {.batch = std::max(config.evaluate_batch, config.replicas),
-          .replicas = config.replicas,
-          .block = team.block(),
-          .transforms = transforms,
-          .layout = layout,
-          .precision = precision,
-          .workers = static_cast<int>(config.workers),
-          .cache = config.cache,
-          .confusion = task.train->info().classes <= kMostClasses && task.train->info().target_shape.empty()};
+  return {
+      .batch = std::max(config.evaluate_batch, config.replicas),
+      .replicas = config.replicas,
+      .block = team.block(),
+      .transforms = transforms,
+      .layout = layout,
+      .precision = precision,
+      .workers = static_cast<int>(config.workers),
+      .cache = config.cache,
+      .figures = {.confusion = task.train->info().classes <= kMostClasses && task.train->info().target_shape.empty()}};
 }
 
 data::Order Plan::order() const {

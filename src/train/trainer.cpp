@@ -93,7 +93,7 @@ MakeNetwork make_network(const Config& config, const data::DatasetInfo& info) {
 }
 
 Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
-                    int64_t top_k, bool confusion) {
+                    const Figures& figures) {
   const auto data = task.test != nullptr ? task.test : task.train;
   Config wanted = config;
   if (wanted.replicas > 0) wanted.replicas = std::min(wanted.replicas, data->size());
@@ -101,8 +101,7 @@ Evaluation evaluate(const Config& config, const Task& task, const Tensors& weigh
   alone.train = data;
   const Plan plan = make_plan(wanted, alone, group);
   auto options = plan.evaluation_options();
-  options.top_k = top_k;
-  options.confusion = confusion;
+  options.figures = figures;
   Evaluator evaluator(data, options);
   Evaluation out;
   plan.team.run([&](parallel::Replica& me) {

@@ -57,6 +57,9 @@ TEST(Clouds, AreTrainedOnEvaluatedAndLabelled) {
   EXPECT_EQ(figures["iou"].size(), 8);
   EXPECT_GE(figures["mean_iou"], 0);
   EXPECT_FALSE(figures.contains("confusion"));
+  EXPECT_EQ(figures["counted"], "voxels");
+  const Ended of_points = run_program({"evaluate", folder.file("run"), "--points"});
+  EXPECT_THAT(of_points.out, HasSubstr("1 examples of rooms, by points: loss "));
 
   const auto rooms = data::open_dataset("rooms:2:3", data::Split::train, {.seed = 9, .voxel = 0.4});
   const data::Cloud scene = dynamic_cast<const data::CloudDataset&>(*rooms).read_cloud(0);
@@ -140,6 +143,9 @@ TEST(Clouds, AreClassifiedAsAWhole) {
   const Ended evaluated = run_program({"evaluate", folder.file("run"), "--json", "--metrics", "confusion"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
   const auto figures = nlohmann::json::parse(evaluated.out);
+  const Ended of_points = run_program({"evaluate", folder.file("run"), "--points"});
+  EXPECT_EQ(of_points.exit_code, 2);
+  EXPECT_THAT(of_points.err, HasSubstr("--points is for clouds whose points have a class each, and modelnet40 has"));
 
   const auto tests = data::open_dataset(things, data::Split::test, {.voxel = 0.2});
   Words files;

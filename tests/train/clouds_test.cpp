@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse networks on clouds of points, through the same trainer as dense ones on images.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +14,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/cloud.h"
 #include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/models/state_dict.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/run_files.h"
 #include "lockstep/train/trainer.h"
@@ -165,14 +171,41 @@ TEST(CloudTraining, EvaluatesTheSameForAnyNumberOfReplicas) {
   recipe.test_examples = 0;
   Task task = make_task(recipe);
   task.test = task.train;
-  const auto four = evaluate(recipe, task, outcome.weights, {}, 0, true);
+  const auto four = evaluate(recipe, task, outcome.weights, {}, {.confusion = true});
   recipe.replicas = 1;
   recipe.evaluate_batch = 3;
-  const auto one = evaluate(recipe, task, outcome.weights, {}, 0, true);
+  const auto one = evaluate(recipe, task, outcome.weights, {}, {.confusion = true});
   EXPECT_EQ(one.examples, 6);
   EXPECT_EQ(four.examples, 6);
   EXPECT_NEAR(one.loss, four.loss, 1e-5);
   EXPECT_NEAR(one.accuracy, four.accuracy, 1e-3);
+}
+
+/// A point has the answer of its voxel, and counts as often as there are points.
+TEST(CloudTraining, CountsPointsWhereTheyAreAskedFor) {
+  Config recipe = config();
+  recipe.epochs = 1;
+  recipe.augment = "none";
+  const Outcome outcome = train(recipe);
+  Task task = make_task(recipe);
+  task.test = task.train;
+  const auto found = evaluate(recipe, task, outcome.weights, {}, {.confusion = true, .points = true});
+
+  const auto network = task.network();
+  models::load_state_dict(*network, outcome.weights);
+  network->eval();
+  const at::NoGradGuard no_grad;
+  const auto expected = at::zeros({8, 8}, at::kLong);
+  for (int64_t id = 0; id < task.train->size(); ++id) {
+    const data::Cloud cloud = dynamic_cast<const data::CloudDataset&>(*task.train).read_cloud(id);
+    const data::Voxels voxels = data::voxelise(cloud, recipe.voxel);
+    const auto entries = at::zeros({voxels.coordinates.size(0), 1}, at::kInt);
+    const auto best =
+        network->forward(sparse::SparseTensor(voxels.features, at::cat({entries, voxels.coordinates}, 1))).argmax(1);
+    for (int64_t i = 0; i < cloud.size(); ++i) expected[cloud.labels[i]][best[voxels.voxel_of_point[i]]] += 1;
+  }
+  EXPECT_TRUE(at::equal(found.confusion, expected)) << found.confusion << expected;
+  EXPECT_DOUBLE_EQ(found.accuracy, expected.diagonal().sum().item<double>() / expected.sum().item<double>());
 }
 
 TEST(CloudTraining, LearnsTheLargeClassesInAFewSteps) {

@@ -45,11 +45,14 @@ struct Batch {
   /// is of the whole one for each cloud that has voxels.
   at::Tensor targets;
   at::Tensor coordinates{};  ///< of clouds: [m, 4] int32, the number of the cloud in this share, then its voxel's place
-  int64_t count = 0;         ///< rows that count, the first ones; n except with Tail::pad
-  double weight = 0;         ///< of this share in means over all: `count`, or how many voxels, or clouds, have a class
-  int64_t global_count = 0;  ///< of all replicas' shares together
-  Cursor at;                 ///< where it lies: epoch, and step in the epoch
-  Cursor next;               ///< the place after it, to resume from
+  /// Of clouds, where LoaderOptions::points asks: [p] int64 each, the row of the voxel that a point is in, and its
+  /// class.
+  at::Tensor voxel_of_point{}, point_targets{};
+  int64_t count = 0;          ///< rows that count, the first ones; n except with Tail::pad
+  double weight = 0;          ///< of this share in means over all: `count`, or how many voxels, or clouds, have a class
+  int64_t global_count = 0;   ///< of all replicas' shares together
+  Cursor at;                  ///< where it lies: epoch, and step in the epoch
+  Cursor next;                ///< the place after it, to resume from
   double waited_seconds = 0;  ///< how long its replica has waited for it
 
   bool last_of_epoch() const { return next.epoch != at.epoch; }
@@ -77,6 +80,8 @@ struct LoaderOptions {
   /// once: voxels where there are no transforms, else points. Any number of processes may share it; what they train is
   /// the same with and without. None where empty.
   std::string cache{};
+  /// Of clouds whose points have a class each: batches say this of the points too, not only of their voxels.
+  bool points = false;
 };
 
 /// How long consumers have waited, since the last reset.

@@ -23,6 +23,17 @@ namespace lockstep::train {
 /// Mixed precision of the forward pass, where asked for.
 enum class Precision : uint8_t { full, bf16, fp16 };
 
+/// What an evaluation counts.
+struct Figures {
+  /// Count also answers among the best so many; 0: don't.
+  int64_t top_k = 0;
+  /// Count which class was taken for which.
+  bool confusion = false;
+  /// Of clouds whose points have a class each: count the points, each with its voxel's answer, as benchmarks do. Else
+  /// their voxels count, as in training.
+  bool points = false;
+};
+
 struct EvaluationOptions {
   int64_t batch = 1024;  ///< of all replicas together
   int64_t replicas = 1;
@@ -32,14 +43,11 @@ struct EvaluationOptions {
   Precision precision = Precision::full;
   int workers = 1;
   std::string cache{};  ///< data::LoaderOptions::cache
-  /// Count also answers among the best so many; 0: don't.
-  int64_t top_k = 0;
-  /// Count which class was taken for which.
-  bool confusion = false;
+  Figures figures{};
 };
 
-/// The figures of a network on a data set, each example (of clouds, each voxel that has a class) counted once: the same
-/// bits in every placement.
+/// The figures of a network on a data set, each example (of clouds, each voxel or point that has a class) counted once:
+/// the same bits in every placement.
 struct Evaluation {
   double loss = 0;  ///< mean cross entropy
   double accuracy = 0;

@@ -122,10 +122,10 @@ class Trainer {
 };
 
 /// The figures of weights on a data set, on all devices that the configuration names, each example counted once: the
-/// same bits in every placement. Collective. `top_k` and `confusion` ask for more (EvaluationOptions). Throws Error
-/// where the weights are not of the network, listing what differs.
+/// same bits in every placement. Collective. Throws Error where the weights are not of the network, listing what
+/// differs.
 Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
-                    int64_t top_k = 0, bool confusion = false);
+                    const Figures& figures = {});
 
 /// The newest whole checkpoint of a run's folder, or that file, read by process 0 and handed to all. Empty where the
 /// folder has none. Collective. Throws Error on all processes where it can't be read.
