@@ -28,6 +28,21 @@ def convert_to_int_list(arg: int | Sequence | np.ndarray | torch.Tensor, dimensi
     return values
 
 
+def whole(coordinates: torch.Tensor) -> torch.Tensor:
+    """Coordinates rounded down, int32. Raises ValueError for what int32 does not hold, NaN among it."""
+    if coordinates.dtype == torch.int32:
+        return coordinates
+    rounded = coordinates.floor() if coordinates.is_floating_point() else coordinates
+    if rounded.numel() > 0:
+        least, most = rounded.aminmax()  # NaN if there is one
+        if not (least >= -(2**31) and most < 2**31):
+            raise ValueError(
+                f"coordinates reach from {least.item()} to {most.item()}, expected them in int32: "
+                f"{-(2**31)} to {2**31 - 1}"
+            )
+    return rounded.int()
+
+
 def _fill_uniform(kernel: torch.Tensor, bias: torch.Tensor | None, fan: int) -> None:
     """Fills a layer's parameters uniformly in 1 / sqrt(fan); a bias may be None."""
     bound = 1.0 / math.sqrt(fan)

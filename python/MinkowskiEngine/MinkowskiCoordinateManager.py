@@ -14,7 +14,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import CoordinateMapType, GPUMemoryAllocatorType, MinkowskiAlgorithm, RegionType
-from .MinkowskiCommon import StrideType, convert_to_int_list
+from .MinkowskiCommon import StrideType, convert_to_int_list, whole
 from .MinkowskiKernelGenerator import engine_region
 
 _allocator_type = GPUMemoryAllocatorType.PYTORCH
@@ -179,7 +179,7 @@ class CoordinateManager:
     ) -> Tuple[CoordinateMapKey, Tuple[torch.Tensor, torch.Tensor]]:
         """A map of the voxels that a field's points fall into: (key, (unique, inverse)), as of insert_and_map."""
         stride = convert_to_int_list(sparse_tensor_stride, self.D)
-        voxels = _round_down(self._get_field(field_map_key), stride)
+        voxels = round_down(self._get_field(field_map_key), stride)
         key, maps = self._manager.insert(voxels, stride, sparse_tensor_string_id)
         self._voxels[field_map_key, key] = maps
         return key, maps
@@ -217,7 +217,7 @@ class CoordinateManager:
         made = self._voxels.get((field_map_key, sparse_map_key))
         if made is not None:
             return made[1]
-        voxels = _round_down(self._get_field(field_map_key), sparse_map_key.get_tensor_stride())
+        voxels = round_down(self._get_field(field_map_key), sparse_map_key.get_tensor_stride())
         return self._manager.find(sparse_map_key, voxels)
 
     def origin_field(self) -> CoordinateMapKey:
@@ -331,10 +331,7 @@ class CoordinateManager:
         )
 
 
-def _round_down(points: torch.Tensor, stride: List[int]) -> torch.Tensor:
+def round_down(points: torch.Tensor, stride: List[int]) -> torch.Tensor:
     """Real points [N, 1 + D] to multiples of the stride, int32."""
     steps = torch.tensor([1, *stride], dtype=torch.float64)
-    rounded = torch.floor(points.detach().cpu().double() / steps) * steps
-    if rounded.numel() and not (rounded.isfinite().all() and rounded.abs().max() < 2**31):
-        raise ValueError("coordinates are not finite or leave int32, expected values from -2^31 to 2^31 - 1")
-    return rounded.int()
+    return whole(torch.floor(points.detach().cpu().double() / steps) * steps)

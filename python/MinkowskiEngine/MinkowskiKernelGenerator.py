@@ -110,6 +110,8 @@ class KernelGenerator:
         self.kernel_size = convert_to_int_list(kernel_size, dimension)
         self.kernel_stride = convert_to_int_list(stride, dimension)
         self.kernel_dilation = convert_to_int_list(dilation, dimension)
+        for name, steps in (("stride", self.kernel_stride), ("dilation", self.kernel_dilation)):
+            assert all(step > 0 for step in steps), f"{name} is {steps}, expected it above 0"
         self.region_type = region_type
         self.region_offsets = torch.IntTensor() if region_offsets is None else region_offsets
         self.axis_types = axis_types

@@ -14,7 +14,7 @@ from lockstep.sampler import share
 
 from ._enums import GPUMemoryAllocatorType, MinkowskiAlgorithm, SparseTensorQuantizationMode
 from ._quantize import quantize_features, splat
-from .MinkowskiCommon import StrideType, convert_to_int_list
+from .MinkowskiCommon import StrideType, convert_to_int_list, whole
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiTensor import Tensor, check_arguments, manager_for
 
@@ -100,6 +100,7 @@ class SparseTensor(Tensor):
     ) -> tuple[torch.Tensor, torch.Tensor, CoordinateMapKey]:
         """Adds coordinates to the manager: (coordinates, features, key) of those that are different."""
         stride, string_id = coordinate_map_key.get_key()
+        assert all(step > 0 for step in stride), f"tensor_stride is {stride}, expected it above 0"
         if self.quantization_mode == SparseTensorQuantizationMode.SPLAT_LINEAR_INTERPOLATION:
             features, key, _ = splat(features, coordinates, self._manager, stride, string_id)
             return self._manager.get_coordinates(key), features, key
@@ -108,7 +109,7 @@ class SparseTensor(Tensor):
                 "coordinates implicitly converted to torch.IntTensor. To remove this warning, use `.int()` to convert "
                 "the coords into an torch.IntTensor"
             )
-            coordinates = torch.floor(coordinates).int() if coordinates.is_floating_point() else coordinates.int()
+            coordinates = whole(coordinates)
         _warn_of_points_off_the_grid(coordinates, stride)
         key, (unique, inverse) = self._manager.insert_and_map(coordinates, stride, string_id)
         self.unique_index, self.inverse_mapping = unique, inverse

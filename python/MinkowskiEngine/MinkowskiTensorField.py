@@ -9,7 +9,7 @@ from lockstep._C import CoordinateMapKey
 from ._enums import GPUMemoryAllocatorType, MinkowskiAlgorithm, SparseTensorQuantizationMode
 from ._quantize import quantize_features, splat
 from .MinkowskiCommon import StrideType, convert_to_int_list
-from .MinkowskiCoordinateManager import CoordinateManager, _round_down
+from .MinkowskiCoordinateManager import CoordinateManager, round_down
 from .MinkowskiSparseTensor import SparseTensor
 from .MinkowskiTensor import Tensor, check_arguments, manager_for
 
@@ -148,4 +148,4 @@ class TensorField(Tensor):
     def _rows_in(self, x: SparseTensor) -> torch.Tensor:
         if x.coordinate_manager is self._manager:
             return self.inverse_mapping(x.coordinate_map_key)
-        return x.coordinate_manager._manager.find(x.coordinate_map_key, _round_down(self.C, x.tensor_stride))
+        return x.coordinate_manager._manager.find(x.coordinate_map_key, round_down(self.C, x.tensor_stride))

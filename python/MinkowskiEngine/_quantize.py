@@ -9,7 +9,7 @@ from lockstep._C import CoordinateMapKey
 
 from ._enums import SparseTensorQuantizationMode
 from .MinkowskiCommon import StrideType, convert_to_int_list
-from .MinkowskiCoordinateManager import CoordinateManager
+from .MinkowskiCoordinateManager import CoordinateManager, round_down
 
 
 def quantize_features(
@@ -47,8 +47,7 @@ def splat(
     Returns (features, key) and (rows of the map, numbers of the points, weights)."""
     dimension = points.size(1) - 1
     stride = convert_to_int_list(tensor_stride, dimension)
-    steps = torch.tensor([1, *stride], dtype=torch.float64)
-    low = (torch.floor(points.detach().cpu().double() / steps) * steps).int()
+    low = round_down(points, stride)
     corners = torch.cartesian_prod(*(torch.tensor([0, step], dtype=torch.int32) for step in stride))
     corners = torch.nn.functional.pad(corners.view(-1, dimension), (1, 0))
     key, _ = manager.insert_and_map((low.unsqueeze(1) + corners).reshape(-1, 1 + dimension), stride, string_id)

@@ -2,6 +2,7 @@
 """Quantisation, collation, initialisation, gradient checks, summaries, functional layers, spmm, blocks."""
 import logging
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -43,6 +44,37 @@ def test_sparse_quantize(numpy):
         ME.utils.sparse_quantize(given[0], return_inverse=True)
     with pytest.raises(ValueError):
         ME.utils.sparse_quantize(given[0], device="meta")
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1e300, 2.0**31])
+def test_coordinates_that_int32_does_not_hold(wrong):
+    points = torch.rand(6, 3, dtype=torch.float64)
+    points[4, 1] = wrong
+    attempts = [
+        lambda: ME.utils.sparse_quantize(points, quantization_size=0.5),
+        lambda: ME.utils.sparse_quantize(points.numpy()),
+        lambda: ME.utils.batched_coordinates([points]),
+        lambda: ME.utils.sparse_collate([points.numpy()], [torch.rand(6, 1)]),
+        lambda: ME.SparseTensor(torch.rand(6, 1), torch.nn.functional.pad(points, (1, 0))),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ValueError, match="expected them in int32"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            attempt()
+
+
+@pytest.mark.parametrize("size", [0, -0.5, math.nan, math.inf, [0.5, 0.5, 0.0], torch.tensor([1.0, -1.0, 1.0])])
+def test_a_quantization_size_above_0(size):
+    with pytest.raises(ValueError, match="quantization_size is .* expected it above 0"):
+        ME.utils.sparse_quantize(torch.rand(6, 3), quantization_size=size)
+
+
+def test_strides_above_0():
+    for wrong in ({"stride": 0}, {"stride": [1, -2, 1]}, {"dilation": 0}):
+        with pytest.raises(AssertionError, match=f"{next(iter(wrong))} is .* expected it above 0"):
+            ME.MinkowskiConvolution(1, 1, kernel_size=3, dimension=3, **wrong)
+    with pytest.raises(AssertionError, match="tensor_stride is .* expected it above 0"):
+        ME.SparseTensor(torch.rand(2, 1), torch.tensor([[0, 1, 1, 1], [0, 2, 2, 2]]).int(), tensor_stride=0)
 
 
 def test_hashes_and_unique_maps():

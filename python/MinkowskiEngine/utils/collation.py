@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..MinkowskiCommon import Array
+from ..MinkowskiCommon import Array, whole
 
 
 def _as_tensor(name: str, given: Array) -> torch.Tensor:
@@ -37,10 +37,8 @@ def batched_coordinates(
     joined = torch.zeros((sum(len(cloud) for cloud in clouds), 1 + axes[0]), dtype=dtype, device=device)
     start = 0
     for batch, cloud in enumerate(clouds):
-        if dtype == torch.int32 and cloud.is_floating_point():
-            cloud = cloud.floor()
         joined[start : start + len(cloud), 0] = batch
-        joined[start : start + len(cloud), 1:] = cloud
+        joined[start : start + len(cloud), 1:] = whole(cloud) if dtype == torch.int32 else cloud
         start += len(cloud)
     return joined
 

@@ -10,7 +10,7 @@ import torch
 
 from lockstep import _C
 
-from ..MinkowskiCommon import Array, StrideType, convert_to_int_list
+from ..MinkowskiCommon import Array, StrideType, convert_to_int_list, whole
 
 
 def fnv_hash_vec(arr: np.ndarray) -> np.ndarray:
@@ -46,10 +46,13 @@ def _voxels(coordinates: Array, quantization_size: float | Sequence[float] | Arr
             size = np.asarray(size) if numpy else torch.as_tensor(size, device=coordinates.device)
         elif not np.isscalar(size):
             raise ValueError(f"Not supported type for quantization_size: {type(size).__name__}.")
+        sizes = torch.as_tensor(size, dtype=torch.float64)
+        if not (sizes.isfinite() & (sizes > 0)).all():
+            raise ValueError(f"quantization_size is {quantization_size}, expected it above 0")
         coordinates = coordinates / size
     if isinstance(coordinates, np.ndarray):
-        return np.floor(coordinates).astype(np.int32)
-    return (coordinates.floor() if coordinates.is_floating_point() else coordinates).int()
+        return whole(torch.from_numpy(np.floor(coordinates))).numpy()
+    return whole(coordinates)
 
 
 def _merge_labels(labels: Array, unique: Array, inverse: Array, ignore_label: int) -> Array:
