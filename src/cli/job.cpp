@@ -7,24 +7,8 @@
 #include "cli/run.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
-#include "lockstep/train/job.h"
 
 namespace lockstep::cli {
-
-std::string from_leader(const comm::Group& group, const std::function<std::string()>& find) {
-  std::string said;
-  if (group.rank() == 0) {
-    try {
-      said = text("+", find());
-    } catch (const Error& error) {
-      said = text("-", error.what());
-    }
-  }
-  said = train::broadcast_text(said, group);
-  if (said[0] == '-') throw Error(said.substr(1));
-  return said.substr(1);
-}
 
 int gpus_of_one_process(const std::string& devices) {
   if (comm::read_environment().size > 1 || cuda_devices().empty()) return 0;

@@ -6,6 +6,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -15,6 +17,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/report/format.h"
+#include "lockstep/report/run_files.h"
+#include "lockstep/train/job.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::cli {
@@ -30,27 +34,17 @@ void stop_on(int signal) {
   if (now.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
 }
 
-bool holds_run(const std::filesystem::path& folder) {
-  for (const char* name : {"metrics.jsonl", "last.pt", "weights.pt"})
-    if (std::filesystem::exists(folder / name)) return true;
-  return false;
+bool holds_run(const std::string& folder) {
+  return report::RunFolder{folder}.holds_run();
 }
 
-void remove_run(const std::filesystem::path& folder) {
-  for (const char* name :
-       {"metrics.jsonl", "last.pt", "previous.pt", "last.pt.partial", "weights.pt", "config.toml", "summary.json",
-        "confusion.json", "samples.json", "scenes.json", "curves.svg", "curves.png", "tb"})
-    std::filesystem::remove_all(folder / name);
-}
-
-// The folder of a new run, made.
-std::string claim_folder(const std::string& wanted, const std::string& model, bool overwrite) {
+// The folder of a new run, made. What it replaces goes when training begins, past all that may be wrong before.
+std::string claim_folder(const std::string& wanted, const std::string& model, bool replaces) {
   std::string folder = wanted;
   if (folder.empty())
     for (int number = 1; folder.empty() || holds_run(folder); ++number)
       folder = number == 1 ? text("runs/", model) : text("runs/", model, "-", number);
-  if (overwrite) remove_run(folder);
-  require(!holds_run(folder), "train", "folder '", folder,
+  require(replaces || !holds_run(folder), "train", "folder '", folder,
           "' holds a run already, expected a new one: go on with it (--resume) or replace it (--overwrite)");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -58,22 +52,42 @@ std::string claim_folder(const std::string& wanted, const std::string& model, bo
   return folder;
 }
 
+std::string folder_of(const std::string& run) {
+  const std::filesystem::path path = run;
+  if (path.extension() != ".pt") return run;
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
+
+bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
+  return std::filesystem::weakly_canonical(a / "") == std::filesystem::weakly_canonical(b / "");
+}
+
 // The checkpoint to go on with, and its configuration. None where nobody asks for one, or where --out and --resume are
-// said together of a run that has left no checkpoint yet.
+// said together, as by a script that starts a job again and again, of a run that has left no checkpoint yet.
 std::optional<train::Checkpoint> find_start(train::Config& config, const std::vector<std::string>& given,
                                             const TrainOptions& options, const comm::Group& group) {
   if (!options.resumes && config.resume.empty()) return std::nullopt;
-  const bool same = config.resume.empty() || config.resume == config.out;
   const std::string from = config.resume.empty() ? config.out : config.resume;
   require(!from.empty(), "train",
           "--resume without a run, expected its folder: --resume runs/NAME, or --out runs/NAME --resume");
+  const report::RunFolder run{folder_of(from)};
+  require(config.out.empty() || is_same_folder(config.out, run.folder), "train", "--resume ", from, " and --out ",
+          config.out, " name two folders, expected one: a run goes on in its own (--init ", run.checkpoint().string(),
+          " begins another with its weights)");
+  const bool may_begin = !config.out.empty() && run.folder == from;
   config.resume.clear();
-  const auto exists = [&] { return std::string(std::filesystem::exists(from) ? "yes" : "no"); };
-  if (same && from_leader(group, exists) == "no") return std::nullopt;
+  const auto find_state = [&] {
+    const auto is_there = [](const auto& file) { return std::filesystem::exists(file); };
+    return std::ranges::any_of(std::array{run.checkpoint(), run.previous_checkpoint(), run.weights()}, is_there)
+               ? "begun"
+               : "new";
+  };
+  if (may_begin && train::from_leader(group, find_state) == "new") return std::nullopt;
   auto start = train::fetch_checkpoint(from, group);
-  if (start) config = train::resumed_config(config, given, *start);
-  const std::filesystem::path path = from;
-  if (config.out.empty() || start) config.out = path.extension() == ".pt" ? path.parent_path().string() : from;
+  require(start.has_value(), "train", "folder '", from, "' holds no checkpoint to go on with, expected ",
+          run.checkpoint().string());
+  config = train::resumed_config(config, given, *start);
+  config.out = run.folder.string();
   return start;
 }
 
@@ -108,6 +122,8 @@ int train_model(const TrainOptions& options) {
   std::vector<std::string> given;
   train::Config config = options.config.resolve(given);
   train::check(config);
+  require(!options.overwrite || (!options.resumes && config.resume.empty()), "train",
+          "--resume goes on with a run and --overwrite replaces it, expected one of them");
   if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);
   stop_on(SIGINT);
   stop_on(SIGTERM);
@@ -115,10 +131,10 @@ int train_model(const TrainOptions& options) {
   const bool leads = group.rank() == 0;
   const auto start = find_start(config, given, options, group);
   auto task = train::make_task(config);
-  if (!start)
-    config.out = from_leader(
-        group, [&] { return claim_folder(config.out, config.model, options.overwrite || options.resumes); });
+  const bool replaces = options.overwrite || (options.resumes && !start);
+  if (!start) config.out = train::from_leader(group, [&] { return claim_folder(config.out, config.model, replaces); });
   train::Trainer trainer(config, std::move(task), group, start);
+  if (replaces) trainer.overwrite();
   if (leads) greet(trainer, start);
   try {
     const train::Outcome outcome = trainer.run();

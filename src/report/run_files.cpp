@@ -2,6 +2,7 @@
 #include "lockstep/report/run_files.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "lockstep/report/files.h"
@@ -9,6 +10,20 @@
 #include "report/phases.h"
 
 namespace lockstep::report {
+
+bool RunFolder::holds_run() const {
+  return std::ranges::any_of(std::array{metrics(), checkpoint(), weights()},
+                             [](const auto& file) { return std::filesystem::exists(file); });
+}
+
+void RunFolder::remove_run() const {
+  for (const auto& file : {metrics(), checkpoint(), previous_checkpoint(), weights(), config(), summary(), confusion(),
+                           samples(), scenes(), curves_svg(), curves_png(), tensorboard()}) {
+    std::filesystem::remove_all(file);
+    std::filesystem::remove(file.string() + ".partial");
+  }
+}
+
 namespace {
 
 Json speedup_to_json(const SpeedupRow& row) {

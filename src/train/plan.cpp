@@ -130,6 +130,20 @@ std::string broadcast_text(const std::string& mine, const comm::Group& group) {
   return {raw, bytes};
 }
 
+std::string from_leader(const comm::Group& group, const std::function<std::string()>& find) {
+  std::string said;
+  if (group.rank() == 0) {
+    try {
+      said = text("+", find());
+    } catch (const Error& error) {
+      said = text("-", error.what());
+    }
+  }
+  said = broadcast_text(said, group);
+  if (said[0] == '-') throw Error(said.substr(1));
+  return said.substr(1);
+}
+
 Plan make_plan(const Config& given, Task task, const comm::Group& group) {
   check(given);
   require(task.train != nullptr && task.network != nullptr, "Trainer",
@@ -146,13 +160,13 @@ Plan make_plan(const Config& given, Task task, const comm::Group& group) {
   const int64_t devices = sum_over(group, static_cast<int64_t>(mine.size()));
   settle_rule(config);
   settle_batch(config, task, devices, cuda, group);
-  check_sizes(config, task);
   auto transforms = data::Transforms::parse(config.augment);
   const auto& list = transforms.list();
   if (std::ranges::any_of(list, [](const auto& t) { return std::holds_alternative<data::Normalize>(t); }))
     transforms = transforms.with(task.train->normalization());
   config.augment = transforms.empty() ? "none" : transforms.to_string();
   const auto network = probe(task, config.seed);
+  check_sizes(config, task);
   auto team =
       parallel::Team::create({.replicas = config.replicas,
                               .devices = config.devices,
@@ -178,6 +192,7 @@ Plan make_plan(const Config& given, Task task, const comm::Group& group) {
             .batches_per_epoch = 0,
             .updates_per_epoch = 0,
             .updates = 0};
+  parallel::check(plan.rule());
   const int64_t positions = plan.order().size();
   plan.batches_per_epoch =
       config.tail == "drop_last" ? positions / config.batch : (positions + config.batch - 1) / config.batch;

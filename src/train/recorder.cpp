@@ -137,6 +137,7 @@ Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
   if (plan.config.out.empty()) return;
   writing([&] {
     const report::RunFolder folder{plan.config.out};
+    if (!start && folder.holds_run()) folder.remove_run();
     std::filesystem::create_directories(folder.folder);
     auto metrics =
         start ? report::MetricsWriter::resume(folder.metrics(), step) : report::MetricsWriter::create(folder.metrics());

@@ -24,21 +24,13 @@ std::optional<CheckpointFile> read_here(const std::string& path) {
 
 // The processes of other hosts may not see the file.
 std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group) {
-  enum : char { kFound = 'f', kNone = 'n', kError = 'e' };
-  std::string message;
-  if (group.rank() == 0) {
-    try {
-      const auto found = read_here(path);
-      message = found ? text(kFound, found->file.string(), '\n', found->bytes) : std::string(1, kNone);
-    } catch (const Error& error) {
-      message = text(kError, error.what());
-    }
-  }
-  message = broadcast_text(message, group);
-  if (message[0] == kNone) return std::nullopt;
-  if (message[0] == kError) throw Error(message.substr(1));
-  const size_t end = message.find('\n');
-  return load_checkpoint(std::as_bytes(std::span(message).subspan(end + 1)), message.substr(1, end - 1));
+  const std::string all = from_leader(group, [&] {
+    const auto found = read_here(path);
+    return found ? text(found->file.string(), '\n', found->bytes) : std::string();
+  });
+  if (all.empty()) return std::nullopt;
+  const size_t end = all.find('\n');
+  return load_checkpoint(std::as_bytes(std::span(all).subspan(end + 1)), all.substr(0, end));
 }
 
 Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint) {

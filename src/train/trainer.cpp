@@ -7,9 +7,12 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
+#include "lockstep/core/random_scope.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/parallel/replica_error.h"
+#include "lockstep/report/run_files.h"
+#include "lockstep/train/job.h"
 #include "lockstep/train/weights.h"
 #include "train/plan.h"
 #include "train/recorder.h"
@@ -62,6 +65,7 @@ struct Trainer::Impl {
   std::optional<Checkpoint> start;
   std::function<void(const StepReport&, const models::Classifier&)> on_step{};
   std::function<void(const EpochReport&)> on_epoch{};
+  bool overwrites = false;
   bool has_run = false;
 };
 
@@ -92,6 +96,33 @@ MakeNetwork make_network(const Config& config, const data::DatasetInfo& info) {
   return [registry = std::move(registry), made, name = config.model] { return registry.make(name, made); };
 }
 
+namespace {
+
+// Replica 0 reads them for all when it begins; a mistake is known before the run's folder is touched.
+void check_initial_weights(const Plan& plan) {
+  if (!begins_with_file(plan.config)) return;
+  from_leader(plan.team.group(), [&] {
+    const RandomScope draws(RandomKey{plan.config.seed});
+    try {
+      models::load_state_dict(*plan.task.network(), read_weights(plan.config.init));
+    } catch (const Error& error) {
+      fail("train", "the weights of '", plan.config.init, "' do not fit: ", error.what());
+    }
+    return "";
+  });
+}
+
+void check_folder(const Plan& plan) {
+  from_leader(plan.team.group(), [&] {
+    const report::RunFolder folder{plan.config.out};
+    require(plan.config.out.empty() || !folder.holds_run(), "train", "folder '", plan.config.out,
+            "' holds a run already, expected a new one: go on with it (resume) or replace it (overwrite)");
+    return "";
+  });
+}
+
+}  // namespace
+
 Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
                     const Figures& figures) {
   const auto data = task.test != nullptr ? task.test : task.train;
@@ -117,11 +148,18 @@ Evaluation evaluate(const Config& config, const Task& task, const Tensors& weigh
 Trainer::Trainer(const Config& config, Task task) : Trainer(config, std::move(task), comm::connect()) {}
 
 Trainer::Trainer(const Config& config, Task task, const comm::Group& group, std::optional<Checkpoint> start) {
-  if (!start && !config.resume.empty()) start = fetch_checkpoint(config.resume, group);
+  if (!start && !config.resume.empty()) {
+    start = fetch_checkpoint(config.resume, group);
+    require(start.has_value(), "train", "'", config.resume,
+            "' holds no checkpoint to go on with, expected a run's folder");
+  }
   impl_ = std::make_unique<Impl>(Impl{.plan = make_plan(config, std::move(task), group), .start = std::move(start)});
-  if (!impl_->start) return;
-  resumed_config(impl_->plan.config, recipe_names(), *impl_->start);
-  warn_of_fingerprint(impl_->plan, *impl_->start);
+  if (impl_->start) {
+    resumed_config(impl_->plan.config, recipe_names(), *impl_->start);
+    warn_of_fingerprint(impl_->plan, *impl_->start);
+  } else {
+    check_initial_weights(impl_->plan);
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -143,6 +181,10 @@ void Trainer::on_epoch(std::function<void(const EpochReport&)> callback) {
   impl_->on_epoch = std::move(callback);
 }
 
+void Trainer::overwrite() {
+  impl_->overwrites = true;
+}
+
 void Trainer::request_stop(int signal) noexcept {
   stop_signal = signal;
 }
@@ -151,6 +193,7 @@ Outcome Trainer::run() {
   require(!impl_->has_run, "Trainer::run", "it has run already, expected one run a trainer");
   impl_->has_run = true;
   Plan& plan = impl_->plan;
+  if (!impl_->start && !impl_->overwrites) check_folder(plan);
   const bool writes = plan.team.group().rank() == 0;
   data::Loader loader(plan.task.train, plan.order(), plan.loader_options());
   std::optional<Evaluator> evaluator;

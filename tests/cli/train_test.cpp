@@ -4,14 +4,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
 #include "lockstep/report/image.h"
+#include "lockstep/train/checkpoint.h"
+#include "lockstep/train/config.h"
+#include "lockstep/train/weights.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {
@@ -138,6 +143,50 @@ TEST(Train, AnInterruptedRunIsResumedWhereThereIsOneAndBegunWhereThereIsNone) {
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("going on after step"));
   EXPECT_EQ(hash_of(folder.file("run")), hash);
+}
+
+// All files of a folder, with the times of their last changes.
+std::map<std::string, std::filesystem::file_time_type> state_of(const std::string& folder) {
+  std::map<std::string, std::filesystem::file_time_type> out;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    out[entry.path().string()] = entry.last_write_time();
+  return out;
+}
+
+TEST(Train, NoMistakeCostsARun) {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run"), empty = folder.file("empty");
+  std::filesystem::create_directory(empty);
+  expect_trained(small() + Words{"--out", run});
+  const auto before = state_of(run);
+  const auto refuse = [&](const Words& words, const std::string& message) {
+    const Ended ended = run_program(words);
+    EXPECT_EQ(ended.exit_code, 2) << ended.out << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(message));
+    EXPECT_EQ(state_of(run), before) << message;
+  };
+  const Words again = small() + Words{"--out", run, "--overwrite"};
+  refuse(again + Words{"--workers", "100000"}, "workers is 100000");
+  refuse(again + Words{"--augment", "turn"}, "turn");
+  refuse(again + Words{"--nesterov"}, "nesterov");
+  refuse(again + Words{"--optimizer", "adam", "--beta1", "1"}, "beta1 is 1");
+  refuse({"train", "mlp", "--data", "no-such-data", "--out", run, "--overwrite"}, "no-such-data");
+  refuse(
+      {"train", "mlp", "--data", "synthetic:1x8x8:4:400", "--init", run + "/weights.pt", "--out", run, "--overwrite"},
+      "run/weights.pt' do not fit");
+  refuse(again + Words{"--resume"}, "expected one of them");
+  refuse(small() + Words{"--out", run, "--resume", empty}, "name two folders");
+  refuse(small() + Words{"--resume", empty}, "holds no checkpoint");
+  EXPECT_TRUE(state_of(empty).empty());
+  std::filesystem::rename(run + "/last.pt", folder.file("last.pt"));
+  std::filesystem::remove(run + "/previous.pt");
+  const auto weights_only = state_of(run);
+  const Ended ended = run_program(small() + Words{"--out", run, "--resume"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.err, HasSubstr("holds no checkpoint to go on with"));
+  EXPECT_EQ(state_of(run), weights_only);
+  expect_trained(again + Words{"--seed", "2"});
+  EXPECT_TRUE(std::filesystem::exists(run + "/last.pt"));
 }
 
 // Each mistake: exit code 2 and one line that says it.

@@ -15,7 +15,6 @@
 #include <limits>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/replica_error.h"
 #include "lockstep/report/run_files.h"
 #include "lockstep/train/weights.h"
 #include "support/temporary_folder.h"
@@ -224,6 +223,25 @@ TEST(Trainer, MistakesAreNamed) {
   refuse([](Config& c) { c.resume = "/no/such/run.pt"; }, "can't be opened");
 }
 
+TEST(Trainer, ARunIsReplacedOnlyWhereSomebodySaysSo) {
+  const TemporaryFolder folder;
+  Config recipe = config();
+  recipe.out = folder.file("run");
+  recipe.epochs = 1;
+  const std::string hash = train(recipe).hash;
+  recipe.seed = 5;
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("holds a run already")));
+  EXPECT_EQ(hash_of(read_weights(folder.file("run/last.pt"))), hash);
+  std::filesystem::create_directory(folder.file("empty"));
+  recipe.resume = folder.file("empty");
+  EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("holds no checkpoint")));
+  recipe.resume.clear();
+  Trainer trainer(recipe, task());
+  trainer.overwrite();
+  EXPECT_NE(trainer.run().hash, hash);
+  EXPECT_FALSE(std::filesystem::exists(folder.file("run/previous.pt")));
+}
+
 TEST(Trainer, ACheckpointOfAnotherRecipeIsRefusedWithWhatDiffers) {
   const TemporaryFolder folder;
   Config recipe = config();
@@ -243,7 +261,7 @@ TEST(Trainer, WeightsOfAnotherNetworkAreRefusedWithWhatDiffers) {
   Config recipe = config();
   recipe.init = folder.file("w.pt");
   EXPECT_THAT([&] { train(recipe); },
-              ThrowsMessage<parallel::ReplicaError>(AllOf(HasSubstr("conv.weight"), HasSubstr("fc.bias"))));
+              ThrowsMessage<Error>(AllOf(HasSubstr("w.pt"), HasSubstr("conv.weight"), HasSubstr("fc.bias"))));
 }
 
 TEST(Trainer, MixedPrecisionTrainsWithTheSameBitsToo) {

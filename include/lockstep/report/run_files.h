@@ -30,7 +30,13 @@ struct RunFolder {
   std::filesystem::path curves_png() const { return folder / "curves.png"; }
   std::filesystem::path tensorboard() const { return folder / "tb"; }
   std::filesystem::path checkpoint() const { return folder / "last.pt"; }
+  std::filesystem::path previous_checkpoint() const { return folder / "previous.pt"; }
   std::filesystem::path weights() const { return folder / "weights.pt"; }
+
+  /// Whether somebody would miss something here: metrics, a checkpoint, weights.
+  bool holds_run() const;
+  /// Removes what runs write, and leaves other files alone. Throws std::filesystem::filesystem_error.
+  void remove_run() const;
 };
 
 /// One measurement of how training gets faster with devices, at one global batch size.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "lockstep/comm/group.h"
@@ -9,5 +10,8 @@ namespace lockstep::train {
 
 /// Process 0's text, on all processes. Collective.
 std::string broadcast_text(const std::string& mine, const comm::Group& group);
+
+/// What `find` says on process 0, on all processes; an Error there is thrown on all. Collective.
+std::string from_leader(const comm::Group& group, const std::function<std::string()>& find);
 
 }  // namespace lockstep::train

@@ -91,7 +91,8 @@ class Trainer {
  public:
   /// Works out what the configuration leaves open. `start` goes on from a checkpoint; without it config.resume names
   /// one. Collective. Throws Error for what makes no sense: more replicas than examples, a batch smaller than the
-  /// replicas, a device that is not there, a checkpoint of another recipe (listing what differs).
+  /// replicas, a device that is not there, a checkpoint of another recipe or weights of another network (listing what
+  /// differs).
   Trainer(const Config& config, Task task, const comm::Group& group, std::optional<Checkpoint> start = {});
   /// With the processes of this job: comm::connect().
   Trainer(const Config& config, Task task);
@@ -108,8 +109,12 @@ class Trainer {
   void on_step(std::function<void(const StepReport&, const models::Classifier&)> callback);
   void on_epoch(std::function<void(const EpochReport&)> callback);
 
+  /// Allows run() to replace the run that config.out holds.
+  void overwrite();
+
   /// Trains to the end, or until request_stop. Collective; once. The weights come out, checkpoints and the run's other
-  /// files are written. Throws TrainingError, and what the network or a callback threw.
+  /// files are written. Throws Error where config.out holds a run already that this one does not go on with, and
+  /// nobody has called overwrite(); TrainingError, and what the network or a callback threw.
   Outcome run();
 
   /// Ends all training of this process's job after the step that is under way, with a checkpoint. May be called from a
