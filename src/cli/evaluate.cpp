@@ -133,11 +133,16 @@ void setup_evaluate(CLI::App& app, Command& chosen) {
   command->add_option("checkpoint", options->path, "A run's folder, a checkpoint or a file of weights")->required();
   command->add_option("--data", options->data, "The data; default: what it was trained on");
   command->add_option("--split", options->split, "test (the default) or train");
-  command->add_option("--metrics", options->metrics, "More figures: topk, confusion")->delimiter(',');
+  command
+      ->add_option("--metrics", options->metrics,
+                   "More figures: topk (whether the truth is among the 5 likeliest), confusion")
+      ->delimiter(',');
   command->add_option("--devices", options->devices, "Of each process: 2, cpu:4, cuda:0; default: all there are");
-  command->add_option("--batch", options->batch, "Examples evaluated at once, of all replicas");
-  command->add_option("--replicas", options->replicas, "R, over which they are divided; default: as in training");
-  command->add_option("--examples", options->examples, "Only the first so many");
+  command->add_option("--batch", options->batch, "Examples evaluated at once, of all replicas")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--replicas", options->replicas, "R, over which they are divided; default: as in training")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--examples", options->examples, "Only the first so many")->check(CLI::PositiveNumber);
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
   command->add_flag("--points", options->points,
                     "Of clouds: count every point, as benchmarks do, instead of every voxel");

@@ -37,6 +37,9 @@ ModelFile open_model(const std::string& path, const std::string& model, const co
     const auto checkpoint = train::fetch_checkpoint(path, group);
     if (checkpoint) {
       train::read_toml(out.config, checkpoint->config, path);
+      require(!model.empty() || checkpoint->model == out.config.model, "open_model", "'", path, "' is of the network '",
+              checkpoint->model,
+              "' of somebody's own program, expected one that this program knows; if it is one of these: --model NAME");
       out.weights = checkpoint->weights;
       out.data = checkpoint->data;
     } else {

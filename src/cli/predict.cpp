@@ -48,6 +48,8 @@ void check(const PredictOptions& options, const data::DatasetInfo& info) {
 std::vector<PredictOptions> file_by_file(const PredictOptions& options, const data::DatasetInfo& info) {
   const auto place = [&](const std::string& named, const std::string& own_name) {
     const bool folder = !named.empty() && (options.files.size() > 1 || fs::is_directory(named));
+    require(!folder || !fs::exists(named) || fs::is_directory(named), "predict", "'", named, "' is a file, and ",
+            options.files.size(), " files have results, expected a folder for them");
     if (folder) fs::create_directories(named);
     return folder ? (fs::path(named) / own_name).string() : named;
   };

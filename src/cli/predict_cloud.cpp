@@ -112,11 +112,23 @@ Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Traine
 
 }  // namespace
 
+namespace {
+
+data::Voxels voxelise(const data::Cloud& cloud, double voxel, const std::string& file) {
+  try {
+    return data::voxelise(cloud, voxel);
+  } catch (const Error& error) {
+    fail("predict", "'", file, "': ", error.what());
+  }
+}
+
+}  // namespace
+
 Json predict_cloud(const std::string& file, const Trained& trained, const PredictOptions& options) {
   const auto& info = trained.data;
   const data::Cloud cloud = data::read_cloud_file(file, info);
   require(info.segments() || cloud.size() > 0, "predict", "'", file, "' has no points, expected some to classify");
-  const data::Voxels voxels = data::voxelise(cloud, info.voxel);
+  const data::Voxels voxels = voxelise(cloud, info.voxel, file);
   Json answer{{"file", file}, {"points", cloud.size()}};
   answer.update(info.segments() ? label_points(file, cloud, voxels, trained, options)
                                 : classify(cloud, voxels, trained, options));

@@ -42,6 +42,9 @@ std::vector<Example> read_tensors(const std::string& file, at::IntArrayRef shape
   if (all.sizes() == shape) all = all.unsqueeze(0);
   require(all.dim() == static_cast<int64_t>(shape.size()) + 1 && all.sizes().slice(1) == shape, "predict", "'", file,
           "' holds ", all.sizes(), ", expected [N, ...] of ", shape);
+  require(all.size(0) > 0, "predict", "'", file, "' holds ", all.sizes(), ", expected one example at least");
+  require(all.isfinite().all().item<bool>(), "predict", "'", file,
+          "' holds numbers that are not finite, expected finite ones");
   std::vector<Example> out;
   for (int64_t n = 0; n < all.size(0); ++n) out.push_back({text(file, "[", n, "]"), all[n]});
   return out;

@@ -122,6 +122,8 @@ int train_model(const TrainOptions& options) {
   std::vector<std::string> given;
   train::Config config = options.config.resolve(given);
   train::check(config);
+  require(config.lr > 0 || std::ranges::count(given, "lr") == 0, "train",
+          "lr is 0, expected it above 0, or none for the optimiser's usual one");
   require(!options.overwrite || (!options.resumes && config.resume.empty()), "train",
           "--resume goes on with a run and --overwrite replaces it, expected one of them");
   if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);

@@ -20,6 +20,9 @@ CloudFormat format_of(const DatasetInfo& info) {
 }
 
 Cloud read_points(const std::string& file, const DatasetInfo& info) {
+  require(!file.ends_with(".off") && !file.ends_with(".bin"), "read_cloud_file", "'", file,
+          "' is no PLY file, expected one for a network of ", info.name,
+          ": meshes (.off) are for networks of ModelNet, scans (.bin) for those of SemanticKITTI and nuScenes");
   const Ply ply = read_ply(file);
   Cloud cloud = cloud_of(ply, file);
   require(cloud.channels == info.input_shape[0], "read_cloud_file", "'", file, "' has points with ", cloud.channels,

@@ -52,7 +52,10 @@ struct Check {
   void operator()(const RandomScale& step) const { check_range("scale", step.part, 0.9); }
   void operator()(const RandomMove& step) const { check_range("move", step.metres, 1e4); }
   void operator()(const RandomJitter& step) const { check_range("jitter", step.metres, 1e2); }
-  void operator()(const RandomDrop& step) const { check_probability("drop", step.part); }
+  void operator()(const RandomDrop& step) const {
+    require(step.part >= 0 && step.part < 1, "Transforms", "drop has the part ", step.part,
+            ", expected one in [0, 1): some points must stay");
+  }
   void operator()(const Chromatic& step) const { check_range("chromatic", step.amount, 1); }
   void operator()(const Elastic& step) const {
     check_range("elastic", step.metres, 1e2);

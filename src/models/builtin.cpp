@@ -40,6 +40,7 @@ std::shared_ptr<Classifier> make_lenet(const Options& options) {
 }
 
 std::shared_ptr<Classifier> make_mlp(const Options& options) {
+  require(options.dimension == 0, "mlp", "an example is a cloud of points, expected numbers without coordinates");
   MlpOptions mlp{.classes = options.classes};
   mlp.inputs = std::accumulate(options.input.begin(), options.input.end(), int64_t{1}, std::multiplies<>());
   mlp.hidden = options.integers("hidden");
@@ -89,7 +90,11 @@ Entry minkunet(const std::string& variant) {
     return Classifier::of(
         MinkUNet(MinkUNetOptions::variant(variant, options.input[0], options.classes, options.dimension)));
   };
-  return {name, "MinkUNet" + variant + " for points of clouds, weights named as MinkowskiEngine's", {}, make, true};
+  return {name,
+          "MinkUNet" + variant + " for points of clouds, weights named as MinkowskiEngine's",
+          {},
+          make,
+          Labels::points};
 }
 
 Entry mink_resnet(int64_t depth) {
@@ -102,7 +107,7 @@ Entry mink_resnet(int64_t depth) {
           "MinkResNet" + std::to_string(depth) + " for clouds, weights named as MinkowskiEngine's",
           {{"field", "0", "1: begin with a perceptron of each point"}},
           make,
-          true};
+          Labels::clouds};
 }
 
 std::shared_ptr<Classifier> make_mink_fcnn(const Options& options) {
@@ -158,10 +163,11 @@ Registry builtin() {
                 "a linear layer on the features of each voxel: what clouds give away without their shape",
                 {},
                 make_voxel_linear,
-                true});
-  registry.add({"stackunet", "a small U-net of sums for points of clouds", {}, make_stack_unet, true});
+                Labels::points});
+  registry.add({"stackunet", "a small U-net of sums for points of clouds", {}, make_stack_unet, Labels::points});
   for (const int64_t depth : {14, 18, 34, 50, 101}) registry.add(mink_resnet(depth));
-  registry.add({"minkfcnn", "MinkowskiEngine's fully convolutional network for clouds", {}, make_mink_fcnn, true});
+  registry.add(
+      {"minkfcnn", "MinkowskiEngine's fully convolutional network for clouds", {}, make_mink_fcnn, Labels::clouds});
   return registry;
 }
 

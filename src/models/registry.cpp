@@ -41,7 +41,7 @@ Options Registry::complete(const std::string& name, const Options& options) cons
   require(!options.input.empty() && std::ranges::all_of(options.input, [](int64_t size) { return size > 0; }),
           name.c_str(), "an example has the sizes ", c10::IntArrayRef(options.input),
           ", expected some, all of them above 0");
-  require(!entry.clouds || (options.dimension > 0 && options.input.size() == 1), name.c_str(),
+  require(entry.labels == Labels::examples || (options.dimension > 0 && options.input.size() == 1), name.c_str(),
           "an example has the sizes ", c10::IntArrayRef(options.input), " and ", options.dimension,
           " axes of coordinates, expected clouds of points with [channels]: --data rooms");
   require(options.classes > 0, name.c_str(), "there are ", options.classes, " classes, expected at least 1");

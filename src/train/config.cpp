@@ -30,7 +30,20 @@ void check_choice(const Field& field) {
 
 void check_range(const char* name, double value, double least, double most) {
   require(std::isfinite(value) && value >= least && value <= most, "train", name, " is ", value, ", expected ",
-          most < 1e15 ? text(least, " to ", most) : text(least, " or more"));
+          most < 1e15 || value > most ? text(least, " to ", most) : text(least, " or more"));
+}
+
+// An option that the update rule does not look at would be of no effect, and nobody would know.
+void check_optimizer(const Config& config) {
+  const Config usual;
+  const auto check_use = [&](const char* name, bool is_set, const std::vector<std::string>& users) {
+    require(!is_set || std::ranges::count(users, config.optimizer) > 0, "train", name, " is set, and ",
+            config.optimizer, " has none, expected it with ", joined(users), " alone");
+  };
+  check_use("momentum", config.momentum != usual.momentum, {"sgd", "rmsprop", "lars"});
+  check_use("nesterov", config.nesterov, {"sgd"});
+  check_use("beta1", config.beta1 != usual.beta1, {"adam", "adamw", "lamb"});
+  check_use("beta2", config.beta2 != usual.beta2, {"adam", "adamw", "lamb"});
 }
 
 }  // namespace
@@ -86,6 +99,7 @@ std::vector<std::string> read_toml_file(Config& config, const std::string& file)
 void check(const Config& config) {
   Config copy = config;
   for (const Field& field : fields_of(copy)) check_choice(field);
+  check_optimizer(config);
   constexpr double kMost = 1e18;
   for (const auto& [name, value] : {std::pair("accumulate", config.accumulate), {"image-size", config.image_size}})
     check_range(name, static_cast<double>(value), 1, kMost);
@@ -115,7 +129,7 @@ void check(const Config& config) {
                                     {"beta2", config.beta2},
                                     {"gamma", config.gamma}})
     check_range(name, value, 0, 1);
-  check_range("weight-decay", config.weight_decay, -1, kMost);
+  if (config.weight_decay != Config{}.weight_decay) check_range("weight-decay", config.weight_decay, 0, kMost);
   require(config.voxel > 0, "train", "voxel is ", config.voxel, ", expected a length in metres, above 0");
   require(config.decay_every > 0, "train", "decay-every is ", config.decay_every, ", expected epochs, more than 0");
   require(std::ranges::is_sorted(config.milestones), "train", "milestones are not in order, expected ascending epochs");
@@ -147,9 +161,13 @@ void apply_preset(Config& config, const std::string& preset, const std::vector<s
             "nesterov = true\nweight-decay = 5e-4\nschedule = \"cosine\"\nwarmup = 1\n"
             "augment = \"shift:2,flip,normalize\"\n",
             "preset");
+  std::vector<std::string> fixed = given;
+  if (std::ranges::count(given, "optimizer") > 0 && config.optimizer != best.optimizer)
+    for (const char* name : {"lr", "momentum", "nesterov", "weight-decay"})
+      fixed.emplace_back(name);  // of the preset's
   const auto from = fields_of(best), to = fields_of(config);
   for (size_t f = 0; f < to.size(); ++f)
-    if (std::ranges::count(given, to[f].name) == 0)
+    if (std::ranges::count(fixed, to[f].name) == 0)
       std::visit([&](auto* value) { *value = *std::get<std::remove_const_t<decltype(value)>>(from[f].value); },
                  to[f].value);
 }

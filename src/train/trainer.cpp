@@ -93,6 +93,13 @@ MakeNetwork make_network(const Config& config, const data::DatasetInfo& info) {
   if (!begins_with_file(config)) made.init = config.init;
   auto registry = models::builtin();
   made = registry.complete(config.model, made);
+  const auto labels = registry.find(config.model).labels;
+  require(labels != models::Labels::clouds || info.whole_clouds, "train", config.model,
+          " gives a whole cloud one class, and each point of ", info.name,
+          " has its own, expected a network that labels points, such as minkunet34c");
+  require(labels != models::Labels::points || !info.whole_clouds, "train", config.model,
+          " gives each point a class, and a whole cloud of ", info.name,
+          " has one, expected a network that labels clouds, such as minkresnet14");
   return [registry = std::move(registry), made, name = config.model] { return registry.make(name, made); };
 }
 

@@ -122,6 +122,10 @@ TEST(Clouds, AreLabelledForABenchmarkWhereTheDataIsNot) {
   const Ended twice = run_program({"predict", folder.file("run"), first, first, "--labels", results});
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_THAT(twice.err, HasSubstr("000000.label' would be written over a file to read or another one's results"));
+  const Ended no_folder =
+      run_program({"predict", folder.file("run"), first, second, "--out", folder.file("one.label")});
+  EXPECT_EQ(no_folder.exit_code, 2);
+  EXPECT_THAT(no_folder.err, HasSubstr("one.label' is a file, and 2 files have results, expected a folder for them"));
   data::published::write(results + "/broken.bin", "123");
   const Ended broken = run_program({"predict", folder.file("run"), first, results + "/broken.bin", second});
   EXPECT_EQ(broken.exit_code, 2);
@@ -203,6 +207,14 @@ TEST(Clouds, NeedACloudWhereOneIsExpected) {
   const Ended broken = run_program({"predict", folder.file("run"), folder.file("broken.ply")});
   EXPECT_EQ(broken.exit_code, 2);
   EXPECT_THAT(broken.err, HasSubstr("broken.ply, offset 55: the header ends without end_header"));
+  report::write_file_atomically(folder.file("mesh.off"), "OFF\n");
+  const Ended mesh = run_program({"predict", folder.file("run"), folder.file("mesh.off")});
+  EXPECT_THAT(mesh.err, HasSubstr("mesh.off' is no PLY file, expected one for a network of rooms"));
+  data::write_ply(folder.file("far.ply"),
+                  data::ply_of({.points = {{0, 0, 0}, {3e9, 0, 0}}, .features = {0, 0, 0, 1, 1, 1}}));
+  const Ended far = run_program({"predict", folder.file("run"), folder.file("far.ply")});
+  EXPECT_EQ(far.exit_code, 2);
+  EXPECT_THAT(far.err, HasSubstr("far.ply': voxelise: point 1 has the coordinate 3e+09"));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -209,6 +211,9 @@ TEST(Train, MistakesAreOneLineAndExitCode2) {
          "batch is 4, less than the 8 replicas");
   refuse(small() + Words{"--devices", "cuda:97"}, "cuda");
   refuse(small() + Words{"--preset", "bset"}, "did you mean 'best'?");
+  refuse(small() + Words{"--lr", "0"}, "lr is 0, expected it above 0");
+  refuse(small() + Words{"--lr", "1e30"}, "lr is 1e+30, expected 0 to 1e+18");
+  refuse(small() + Words{"--weight-decay", "-0.5"}, "weight-decay is -0.5, expected 0 or more");
   const Ended taken = run_program(small() + Words{"--out", folder.file("run")});
   EXPECT_EQ(taken.exit_code, 2);
   EXPECT_THAT(taken.err, HasSubstr("holds a run already"));
@@ -270,6 +275,19 @@ TEST(Evaluate, SaysInOneLineWhatItFound) {
   EXPECT_THAT(none.err, HasSubstr("is not there"));
 }
 
+TEST(Evaluate, SaysThatANetworkIsOfAProgramOfOnesOwn) {
+  const TemporaryFolder folder;
+  train::Checkpoint checkpoint;
+  checkpoint.model = "mine";
+  checkpoint.config = train::to_toml({});
+  train::save_checkpoint(folder.file("last.pt"), checkpoint);
+  for (const Words& words : {Words{"evaluate", folder.path()}, {"predict", folder.path(), "image.png"}}) {
+    const Ended ended = run_program(words);
+    EXPECT_EQ(ended.exit_code, 2) << ended.out;
+    EXPECT_THAT(ended.err, HasSubstr("is of the network 'mine' of somebody's own program"));
+  }
+}
+
 TEST(Predict, NamesTheClassesOfImagesAndTensors) {
   const TemporaryFolder folder;
   expect_trained(small() + Words{"--out", folder.file("run")});
@@ -288,6 +306,14 @@ TEST(Predict, NamesTheClassesOfImagesAndTensors) {
   const Ended none = run_program({"predict", folder.file("run"), folder.file("none.png")});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("none.png' is no file"));
+  const auto refuse = [&](const at::Tensor& inputs, const std::string& message) {
+    train::write_weights(folder.file("inputs.pt"), {{"inputs", inputs}});
+    const Ended refused = run_program({"predict", folder.file("run"), folder.file("inputs.pt")});
+    EXPECT_EQ(refused.exit_code, 2) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr(message));
+  };
+  refuse(at::zeros({0, 1, 8, 8}), "holds [0, 1, 8, 8], expected one example at least");
+  refuse(at::full({2, 1, 8, 8}, NAN), "numbers that are not finite");
 }
 
 TEST(Hash, OfADamagedFileIsAMistakeThatNamesIt) {

@@ -73,6 +73,7 @@ TEST(CloudTransforms, ElasticMovesNeighboursAlike) {
 
 TEST(CloudTransforms, DroppingLeavesOutWholePoints) {
   const Cloud cloud = random_cloud(2000, 8);
+  EXPECT_THAT(error_of([] { Transforms::parse("drop:1"); }), HasSubstr("some points must stay"));
   const Cloud kept = transformed(cloud, "drop:0.25");
   EXPECT_NEAR(static_cast<double>(kept.size()), 1500, 60);
   ASSERT_EQ(kept.features.size(), 2 * kept.points.size());

@@ -289,7 +289,7 @@ TEST(ModelNet, GivesATargetForEachCloudThatHasPoints) {
     weight += batch.weight;
   }
   EXPECT_EQ(weight, 3);
-  Loader empty(train, Order::sequential(3), {.batch = 3, .transforms = Transforms::parse("drop:1")});
+  Loader empty(train, Order::sequential(3), {.batch = 3, .transforms = Transforms::parse("drop:0.999999")});
   EXPECT_EQ(empty.next().targets.size(0), 0);
   EXPECT_EQ(first_of(train, 2)->targets(), (std::vector<int64_t>{0, 1}));
 }

@@ -279,7 +279,11 @@ TEST(CloudTraining, ClassifiesWholeClouds) {
   recipe.augment = "none";
   recipe.model = "minkunet14a";
   EXPECT_THAT([&] { train(recipe); },
-              ThrowsMessage<std::exception>(HasSubstr("expected logits of sizes [N, classes, ...]")));
+              ThrowsMessage<Error>(HasSubstr("expected a network that labels clouds, such as minkresnet14")));
+  recipe.model = "minkresnet14";
+  recipe.data = "rooms:4:4";
+  EXPECT_THAT([&] { train(recipe); },
+              ThrowsMessage<Error>(HasSubstr("expected a network that labels points, such as minkunet34c")));
 }
 
 /// What colours alone tell: the baseline beside the networks.

@@ -82,6 +82,10 @@ TEST(Config, ChoicesAndRangesAreCheckedWithTheNearestName) {
   refuse({.label_smoothing = 2}, "label-smoothing is 2, expected 0 to 1");
   refuse({.schedule = "multi-step"}, "without milestones");
   refuse({.milestones = {2, 1}}, "not in order");
+  refuse({.optimizer = "adam", .momentum = 0.9},
+         "momentum is set, and adam has none, expected it with sgd, rmsprop or lars");
+  refuse({.optimizer = "lars", .nesterov = true}, "nesterov is set");
+  refuse({.beta1 = 0.5}, "beta1 is set, and sgd has none, expected it with adam, adamw or lamb");
   refuse({.epochs = 0}, "epochs and steps are both 0");
 }
 
@@ -107,6 +111,13 @@ TEST(Config, APresetFillsOnlyWhatNobodyHasSet) {
   EXPECT_EQ(config.schedule, "cosine");
   EXPECT_LE(config.epochs, 20);
   check(config);
+  Config adam{.optimizer = "adam"};
+  apply_preset(adam, "best", {"optimizer"});
+  EXPECT_EQ(adam.optimizer, "adam");
+  EXPECT_EQ(adam.momentum, 0);
+  EXPECT_EQ(adam.lr, 0);  // the optimiser's usual one
+  EXPECT_EQ(adam.schedule, "cosine");
+  check(adam);
   EXPECT_THAT([&] { apply_preset(config, "bets", {}); }, ThrowsMessage<Error>(HasSubstr("did you mean 'best'?")));
 }
 

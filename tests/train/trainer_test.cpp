@@ -289,6 +289,7 @@ TEST(Trainer, WritesDownTheNumbersThatTheOptimiserUses) {
   Config recipe = config();
   EXPECT_EQ(Trainer(recipe, task()).config().weight_decay, 0);
   recipe.optimizer = "adamw";
+  recipe.momentum = 0;
   const Config settled = Trainer(recipe, task()).config();
   EXPECT_EQ(settled.weight_decay, 1e-2);
   EXPECT_EQ(settled.eps, 1e-8);

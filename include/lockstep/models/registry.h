@@ -54,6 +54,13 @@ struct Setting {
   std::string description;
 };
 
+/// What a network gives a class to.
+enum class Labels {
+  examples,  ///< each example
+  clouds,    ///< each cloud of points: an example has the sizes [channels], and coordinates
+  points,    ///< each point of such a cloud
+};
+
 /// One network.
 struct Entry {
   std::string name;
@@ -62,8 +69,7 @@ struct Entry {
   /// Makes one, of options whose settings are complete. Its weights are drawn by libtorch's initialisers, so from the
   /// RandomScope of this thread where there is one (as in Team::run), else from the default generator.
   std::function<std::shared_ptr<Classifier>(const Options&)> make;
-  /// It takes clouds of points: an example has the sizes [channels], and coordinates.
-  bool clouds = false;
+  Labels labels = Labels::examples;
 };
 
 /// Networks by name, in the order in which they were added. A value.
