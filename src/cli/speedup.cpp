@@ -17,6 +17,7 @@
 #include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/median.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/report/curves.h"
 #include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
@@ -100,8 +101,8 @@ train::Config config_of(const SpeedupOptions& options) {
 }
 
 void check(const SpeedupOptions& options, bool gpus) {
+  require(!options.devices.empty(), "speedup", "--devices is empty, expected numbers, as in 1,2,4");
   for (const auto& [name, values] : {std::pair("batch", &options.batches), {"devices", &options.devices}}) {
-    require(!values->empty(), "speedup", "--", name, " is empty, expected numbers, as in 1,2,4");
     for (const int64_t value : *values)
       require(value >= 1, "speedup", "--", name, " has ", value, ", expected 1 or more");
   }
@@ -228,10 +229,13 @@ void print(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& op
 
 }  // namespace
 
-int speedup(const SpeedupOptions& options) {
+int speedup(const SpeedupOptions& given) {
+  SpeedupOptions options = given;
   const train::Config config = config_of(options);
+  if (options.batches.empty()) options.batches = {train::usual_batch(data::names_clouds(config.data))};
   const bool gpus = !cuda_devices().empty();
   check(options, gpus);
+  check_results(options.json, options.chart);
   std::vector<Measured> all;
   for (const int64_t batch : options.batches)
     for (const int64_t devices : options.devices) all.push_back({batch, devices});
@@ -258,9 +262,10 @@ void setup_speedup(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("speedup", "How a step gets faster with devices: lockstep speedup MODEL");
   add_config_options(*command, options->config,
                      {"resume", "out", "devices", "blocks", "batch", "save-every", "check-data", "scale-batch"});
-  options->batches = {256};
   options->devices = {1, 2};
-  command->add_option("--batch", options->batches, "Global batch sizes; default 256")->delimiter(',')->group("Measure");
+  command->add_option("--batch", options->batches, "Global batch sizes; default: 256, or 8 clouds")
+      ->delimiter(',')
+      ->group("Measure");
   command->add_option("--devices", options->devices, "Numbers of devices; default 1,2")
       ->delimiter(',')
       ->group("Measure");

@@ -61,18 +61,22 @@ int sweep(const SweepOptions& options) {
   if (config.batch == 0) config.batch = train::usual_batch(data::names_clouds(config.data));
   config.evaluate_every = 0;
   train::check(config);
+  check_results(options.json, options.chart);
   auto table = empty_table();
   for (const int64_t devices : options.devices)
     for (const double lr : options.rates) {
+      std::string found = "failed";
       try {
         const TrialResult result = run_trial(trial_of(config, lr, devices, options));
+        found =
+            text("test accuracy ", report::fixed(result.test_accuracy, 4), ", in ", report::duration(result.seconds));
         table.add({devices, result.batch, lr, result.train_loss, result.train_accuracy, result.test_loss,
                    result.test_accuracy, result.seconds});
       } catch (const TrialFailed& failed) {  // its loss may have become infinite: that is an answer too
         if (failed.exit_code() != 1) throw;
         table.add({devices, {}, lr, std::string("failed"), {}, {}, {}, {}});
       }
-      std::fprintf(stderr, "lr %g on %ld: done\n", lr, static_cast<long>(devices));
+      if (!config.quiet) std::fprintf(stderr, "lr %g on %ld: %s\n", lr, static_cast<long>(devices), found.c_str());
     }
   std::printf("%s on %s, %ld epochs%s\n\n%s", config.model.c_str(), config.data.c_str(),
               static_cast<long>(config.epochs), options.fixed_batch ? "" : "; the batch grows with the devices",

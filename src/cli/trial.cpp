@@ -184,6 +184,12 @@ TrialResult run_trial(const Trial& trial) {
   return parse(Json::parse(report::read_file(folder.file("result.json"))));
 }
 
+void check_results(const std::string& json, const std::string& chart) {
+  if (!json.empty()) report::check_writable(json);
+  if (chart.empty()) return;
+  for (const char* suffix : {".svg", ".png"}) report::check_writable(chart + suffix);
+}
+
 void setup_trial(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<TrialOptions>();
   CLI::App* command = app.add_subcommand("trial", "One training of verify, speedup or sweep");

@@ -54,6 +54,10 @@ class TrialFailed : public std::runtime_error {
 /// Runs a trial's processes through the launcher, to their end. Throws TrialFailed.
 TrialResult run_trial(const Trial& trial);
 
+/// Throws Error where a table's file (JSON) or a chart's files (their stem) can't be written, before the trials that
+/// fill them. Empty: none.
+void check_results(const std::string& json, const std::string& chart);
+
 /// The hidden command that those processes run.
 void setup_trial(CLI::App& app, Command& chosen);
 

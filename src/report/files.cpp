@@ -27,10 +27,30 @@ std::string read_file(const std::filesystem::path& file) {
   return contents;
 }
 
+namespace {
+
+// A fixed name: what a killed run left half-written is written over by the next one.
+std::filesystem::path aside_of(const std::filesystem::path& file) {
+  return file.string() + ".partial";
+}
+
+Descriptor open_new(const std::filesystem::path& file) {
+  return Descriptor(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+}
+
+}  // namespace
+
+void check_writable(const std::filesystem::path& file) {
+  const std::filesystem::path aside = aside_of(file);
+  const Descriptor out = open_new(aside);
+  const int error = out.get() < 0 ? errno : std::filesystem::is_directory(file) ? EISDIR : 0;
+  if (out.get() >= 0) unlink(aside.c_str());
+  require(error == 0, "write_file", file, ": ", std::strerror(error));
+}
+
 void write_file_atomically(const std::filesystem::path& file, std::string_view contents) {
-  // A fixed name: what a killed run left half-written is written over by the next one.
-  const std::filesystem::path aside = file.string() + ".partial";
-  const Descriptor out(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const std::filesystem::path aside = aside_of(file);
+  const Descriptor out = open_new(aside);
   int error = out.get() < 0 ? errno : 0;
   if (error == 0 &&
       (!write_all(out.get(), contents) || fsync(out.get()) != 0 || std::rename(aside.c_str(), file.c_str()) != 0)) {

@@ -29,6 +29,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 Words operator+(Words a, const Words& b) {
@@ -380,6 +381,16 @@ TEST(Speedup, PrintsATableAndWritesJsonAndAChart) {
   EXPECT_GT(rows[3]["time per iteration"].get<double>(), 0);
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.svg")));
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.png")));
+}
+
+TEST(Speedup, FindsPlacesThatCannotBeWrittenBeforeItMeasures) {
+  for (const char* option : {"--json", "--chart"})
+    for (const char* command : {"speedup", "sweep"}) {
+      const Ended ended = run_program({command, "mlp", "--data", "synthetic:1x8x8:4:512", option, "/no/such/place"});
+      EXPECT_EQ(ended.exit_code, 2);
+      EXPECT_THAT(ended.err, HasSubstr("No such file or directory"));
+      EXPECT_THAT(ended.out + ended.err, Not(HasSubstr(" a step")));
+    }
 }
 
 TEST(Sweep, ComparesRatesOnNumbersOfDevices) {

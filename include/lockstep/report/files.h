@@ -15,4 +15,8 @@ std::string read_file(const std::filesystem::path& file);
 /// stays then.
 void write_file_atomically(const std::filesystem::path& file, std::string_view contents);
 
+/// Throws the Error that write_file_atomically would where no file can be made there: before work whose results it is
+/// to hold.
+void check_writable(const std::filesystem::path& file);
+
 }  // namespace lockstep::report
