@@ -215,25 +215,34 @@ TEST(Convolution, FollowsAutocast) {
   EXPECT_EQ(w.grad().scalar_type(), at::kFloat);
 }
 
-TEST(Convolution, GivesTheSameBitsForAnyNumberOfThreads) {
+/// Of a small map, which one thread goes through by offsets, and of a large one.
+class AnyNumberOfThreads : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(AnyNumberOfThreads, GivesTheSameBits) {
   at::manual_seed(9);
-  const auto in = CoordinateMap::insert(random_cloud(20000, 3, 0, 30, 2, 8)).map;
+  const int64_t points = GetParam(), side = points < 1000 ? 9 : 30;
+  const auto in = CoordinateMap::insert(random_cloud(points, 3, 0, side, 2, 8)).map;
   const std::vector<int64_t> ones = {1, 1, 1};
   const auto map = KernelMap::build(in, in, KernelRegion::hypercube({3, 3, 3}, ones).offsets(ones));
-  const at::Tensor x = at::randn({in->size(), 19}), w = at::randn({27, 19, 21}), v = at::randn({27, 19});
-  std::vector<at::Tensor> first;
-  for (const int threads : {1, 2, 4}) {
-    at::set_num_threads(threads);
-    std::vector<at::Tensor> leaves = {x.clone(), w.clone(), v.clone()};
-    for (at::Tensor& leaf : leaves) leaf.requires_grad_(true);
-    const at::Tensor y = convolve(leaves[0], leaves[1], map), z = convolve_channelwise(leaves[0], leaves[2], map);
-    torch::autograd::backward({y, z}, {at::full_like(y, 0.3), at::full_like(z, 0.7)});
-    const std::vector<at::Tensor> all = {y.detach(), z.detach(), leaves[0].grad(), leaves[1].grad(), leaves[2].grad()};
-    if (first.empty()) first = all;
-    for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(all[i], first[i])) << i << " with " << threads;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({in->size(), 19}, type), w = at::randn({27, 19, 21}, type),
+                     v = at::randn({27, 19}, type);
+    std::vector<at::Tensor> first;
+    for (const int threads : {1, 2, 4}) {
+      at::set_num_threads(threads);
+      std::vector<at::Tensor> leaves = {x.clone(), w.clone(), v.clone()};
+      for (at::Tensor& leaf : leaves) leaf.requires_grad_(true);
+      const at::Tensor y = convolve(leaves[0], leaves[1], map), z = convolve_channelwise(leaves[0], leaves[2], map);
+      torch::autograd::backward({y, z}, {at::full_like(y, 0.3), at::full_like(z, 0.7)});
+      const std::vector<at::Tensor> all = {y.detach(), z.detach(), leaves[0].grad(), leaves[1].grad(),
+                                           leaves[2].grad()};
+      if (first.empty()) first = all;
+      for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(all[i], first[i])) << i << " with " << threads;
+    }
+    at::set_num_threads(1);
   }
-  at::set_num_threads(1);
 }
+INSTANTIATE_TEST_SUITE_P(Points, AnyNumberOfThreads, ::testing::Values(600, 20000));
 
 TEST(Convolution, TakesWhatLiesApartAndWhatIsEmpty) {
   const Case c = make_case(50, 2, 3, 1, 11);

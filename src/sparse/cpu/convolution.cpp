@@ -56,20 +56,12 @@ Shape shape_of(const at::Tensor& weight, bool transpose, int64_t groups) {
   return {weight.size(0), groups, in, out, all_out, 1, in * all_out, out};
 }
 
-/// Weights of all offsets and groups as panels, one matrix after the other.
-template <class T>
-at::Tensor pack_weights(const MatrixKernels<T>& kernel, const at::Tensor& weight, const Shape& shape, int64_t size) {
-  const at::Tensor given = weight.to(c10::CppTypeToScalarType<T>::value);
-  at::Tensor packed = at::empty({shape.offsets * shape.groups * size}, given.options());
-  const T* source = given.const_data_ptr<T>();
-  T* target = packed.mutable_data_ptr<T>();
-  parallel_for(0, shape.offsets * shape.groups, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i)
-                   kernel.pack(source + i / shape.groups * shape.offset_stride + i % shape.groups * shape.group_stride,
-                               shape.from, shape.to, shape.row_stride, shape.column_stride, target + i * size);
-               });
-  return packed;
+/// A small map, such as those of a network's deepest layers, has little to compute for each weight. Where one thread
+/// does it all, it then goes offset by offset, and what belongs to an offset stays in the second-level cache. `values`
+/// are those that must stay there for all offsets.
+bool goes_by_offset(int64_t values) {
+  constexpr int64_t kMost = int64_t{1} << 17;
+  return values <= kMost && at::get_num_threads() == 1;
 }
 
 template <class Storage>
@@ -82,16 +74,24 @@ class Convolution {
       : map_(map),
         shape_(shape_of(weight, transpose, groups)),
         padded_(kernel_.padded(shape_.to)),
-        packed_(pack_weights(kernel_, weight, shape_, shape_.from * padded_)),
+        size_(shape_.from * padded_),
+        weight_(weight.to(c10::CppTypeToScalarType<T>::value)),
         x_(x.const_data_ptr<Storage>()),
         y_(y.mutable_data_ptr<Storage>()) {}
 
   void run() {
     map_.tile_bounds(0);
+    if (shape_.groups == 1 && goes_by_offset(map_.out_size() * padded_)) return run_by_offset();
+    const at::Tensor packed = at::empty({shape_.offsets * shape_.groups * size_}, weight_.options());
+    T* panels = packed.mutable_data_ptr<T>();
+    parallel_for(0, shape_.offsets * shape_.groups, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size_)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) pack(i, panels + i * size_);
+                 });
     for_each_task(
-        map_.tile_count(), [&] { return Scratch(padded_); },
+        map_.tile_count(), [&] { return Scratch(kRows * padded_); },
         [&](int64_t tile, Scratch& scratch) {
-          for (int64_t group = 0; group < shape_.groups; ++group) run_tile(tile, group, scratch);
+          for (int64_t group = 0; group < shape_.groups; ++group) run_tile(tile, group, panels, scratch);
         });
   }
 
@@ -99,27 +99,51 @@ class Convolution {
   static constexpr int64_t kRows = KernelMap::kTileRows;
 
   struct Scratch {
-    explicit Scratch(int64_t padded) : sums(kRows * padded), in(kRows), out(kRows) {}
+    explicit Scratch(int64_t values) : sums(values), in(kRows), out(kRows) {}
     std::vector<T> sums, panel;
     std::vector<const T*> in;
     std::vector<T*> out;
   };
 
-  void run_tile(int64_t tile, int64_t group, Scratch& scratch) {
+  /// The weights of an offset and a group, in the order of offsets, as panels.
+  void pack(int64_t matrix, T* panels) const {
+    const int64_t offset = matrix / shape_.groups, group = matrix % shape_.groups;
+    kernel_.pack(weight_.const_data_ptr<T>() + offset * shape_.offset_stride + group * shape_.group_stride, shape_.from,
+                 shape_.to, shape_.row_stride, shape_.column_stride, panels);
+  }
+
+  void run_by_offset() {
+    Scratch scratch(map_.out_size() * padded_);
+    std::vector<T> panels(size_);
+    for (int64_t k = 0; k < shape_.offsets; ++k) {
+      if (map_.pairs(k).count == 0) continue;
+      pack(k, panels.data());
+      for (int64_t tile = 0; tile < map_.tile_count(); ++tile) add(tile, k, 0, panels.data(), 0, scratch);
+    }
+    write(0, map_.out_size(), 0, scratch);
+  }
+
+  void run_tile(int64_t tile, int64_t group, const T* panels, Scratch& scratch) {
     const int64_t first = tile * kRows, rows = std::min(kRows, map_.out_size() - first);
     std::fill_n(scratch.sums.begin(), rows * padded_, T(0));
-    for (int64_t k = 0; k < shape_.offsets; ++k) {
-      const int64_t* bounds = map_.tile_bounds(k);
-      const int64_t begin = bounds[tile], count = bounds[tile + 1] - begin;
-      if (count == 0) continue;
-      const KernelMap::Pairs pairs = map_.pairs(k);
-      point_at_rows(x_, shape_.groups * shape_.from, group * shape_.from, shape_.from, map_.in_order(),
-                    pairs.in + begin, count, scratch.panel, scratch.in.data());
-      for (int64_t i = 0; i < count; ++i)
-        scratch.out[i] = scratch.sums.data() + (pairs.out[begin + i] - first) * padded_;
-      kernel_.multiply(scratch.in.data(), scratch.out.data(), count, shape_.from, shape_.to,
-                       packed_.template const_data_ptr<T>() + (k * shape_.groups + group) * shape_.from * padded_);
-    }
+    for (int64_t k = 0; k < shape_.offsets; ++k)
+      add(tile, k, group, panels + (k * shape_.groups + group) * size_, first, scratch);
+    write(first, rows, group, scratch);
+  }
+
+  /// The products of an offset's pairs in a tile, to sums that begin with the output `first`.
+  void add(int64_t tile, int64_t offset, int64_t group, const T* panels, int64_t first, Scratch& scratch) {
+    const int64_t* bounds = map_.tile_bounds(offset);
+    const int64_t begin = bounds[tile], count = bounds[tile + 1] - begin;
+    if (count == 0) return;
+    const KernelMap::Pairs pairs = map_.pairs(offset);
+    point_at_rows(x_, shape_.groups * shape_.from, group * shape_.from, shape_.from, map_.in_order(), pairs.in + begin,
+                  count, scratch.panel, scratch.in.data());
+    for (int64_t i = 0; i < count; ++i) scratch.out[i] = scratch.sums.data() + (pairs.out[begin + i] - first) * padded_;
+    kernel_.multiply(scratch.in.data(), scratch.out.data(), count, shape_.from, shape_.to, panels);
+  }
+
+  void write(int64_t first, int64_t rows, int64_t group, const Scratch& scratch) {
     for (int64_t i = 0; i < rows; ++i) {
       const T* sum = scratch.sums.data() + i * padded_;
       Storage* out = y_ + row_of(map_.out_order(), first + i) * shape_.groups * shape_.to + group * shape_.to;
@@ -131,7 +155,8 @@ class Convolution {
   const KernelMap& map_;
   Shape shape_;
   int64_t padded_;
-  at::Tensor packed_;
+  int64_t size_;  // of the panels of an offset and a group
+  at::Tensor weight_;
   const Storage* x_;
   Storage* y_;
 };
@@ -168,21 +193,27 @@ class WeightGradient {
         slices_(map, size_),
         x_(x.const_data_ptr<Storage>()),
         g_(g.const_data_ptr<Storage>()),
-        dw_(dw.mutable_data_ptr<Storage>()),
-        sums_(slices_.slices * slices_.offsets * size_) {}
+        dw_(dw.mutable_data_ptr<Storage>()) {}
 
   void run() {
     map_.tile_bounds(0);
+    if (slices_.slices == 1 && goes_by_offset(groups_ * (map_.in_size() * in_ + map_.out_size() * out_)))
+      return run_by_offset();
+    std::vector<T> sums(slices_.slices * slices_.offsets * size_);
     for_each_task(
         slices_.tasks(), [&] { return Scratch(*this); },
         [&](int64_t task, Scratch& scratch) {
           const int64_t slice = task / slices_.chunks, chunk = task % slices_.chunks;
           for (int64_t tile = slices_.first_tile(slice); tile < slices_.first_tile(slice + 1); ++tile)
             for (int64_t k = slices_.first_offset(chunk); k < slices_.first_offset(chunk + 1); ++k)
-              add_tile(tile, k, sums_.data() + (k * slices_.slices + slice) * size_, scratch);
+              add_tile(tile, k, sums.data() + (k * slices_.slices + slice) * size_, scratch);
         });
     parallel_for(0, map_.volume(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) finish(k);
+      for (int64_t k = begin; k < end; ++k) {
+        T* sum = sums.data() + k * slices_.slices * size_;
+        add_as_tree(sum, slices_.slices, size_);
+        write(k, sum);
+      }
     });
   }
 
@@ -195,6 +226,16 @@ class WeightGradient {
     std::vector<T> packed, a_panel, b_panel;
     std::vector<const T*> a, b;
   };
+
+  void run_by_offset() {
+    Scratch scratch(*this);
+    std::vector<T> sum(size_);
+    for (int64_t k = 0; k < map_.volume(); ++k) {
+      std::ranges::fill(sum, T(0));
+      for (int64_t tile = 0; tile < slices_.tiles; ++tile) add_tile(tile, k, sum.data(), scratch);
+      write(k, sum.data());
+    }
+  }
 
   void add_tile(int64_t tile, int64_t offset, T* sums, Scratch& scratch) {
     const int64_t* bounds = map_.tile_bounds(offset);
@@ -211,9 +252,7 @@ class WeightGradient {
     }
   }
 
-  void finish(int64_t offset) {
-    T* sum = sums_.data() + offset * slices_.slices * size_;
-    add_as_tree(sum, slices_.slices, size_);
+  void write(int64_t offset, const T* sum) {
     for (int64_t i = 0; i < in_; ++i)
       for (int64_t group = 0; group < groups_; ++group)
         for (int64_t j = 0; j < out_; ++j)
@@ -228,7 +267,6 @@ class WeightGradient {
   const Storage* x_;
   const Storage* g_;
   Storage* dw_;
-  std::vector<T> sums_;
 };
 
 }  // namespace
