@@ -12,6 +12,9 @@
 
 namespace lockstep::comm {
 
+/// What stands for "for ever": clocks end.
+inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
+
 enum class Kind : uint8_t {
   all_reduce,
   reduce_scatter,

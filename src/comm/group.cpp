@@ -26,7 +26,7 @@ class Draft {
   Draft(const Backend& backend, Kind kind, const CallOptions& options) : backend_(backend) {
     call_.kind = kind;
     call_.order = options.order;
-    call_.timeout = options.timeout.count() > 0 ? options.timeout : backend.timeout();
+    call_.timeout = std::min(options.timeout.count() > 0 ? options.timeout : backend.timeout(), kLongestWait);
   }
 
   Call& call() { return call_; }
@@ -312,7 +312,8 @@ std::chrono::milliseconds default_timeout() {
   const double seconds = std::strtod(text, &end);
   require(*end == '\0' && std::isfinite(seconds) && seconds > 0, "LOCKSTEP_TIMEOUT", "got '", text,
           "', expected seconds, more than 0");
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  const double longest = std::chrono::duration<double>(kLongestWait).count();
+  return std::chrono::milliseconds(static_cast<int64_t>(std::min(seconds, longest) * 1000));
 }
 
 }  // namespace lockstep::comm

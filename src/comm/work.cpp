@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/work.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "comm/backend.h"
 #include "lockstep/comm/error.h"
 #include "lockstep/core/error.h"
 
@@ -20,12 +22,13 @@ Work::Work(std::shared_ptr<WorkState> state, std::function<void()> finish)
     : shared_(std::make_shared<Shared>(Shared{std::move(state), std::move(finish)})) {}
 
 void Work::wait() {
-  wait_for(std::chrono::hours(24 * 365));
+  wait_for(kLongestWait);
 }
 
 bool Work::wait_for(std::chrono::milliseconds time) {
   if (!shared_) return true;
-  if (!shared_->state->wait_until(std::chrono::steady_clock::now() + time)) return false;
+  const auto longest = std::min<std::chrono::milliseconds>(time, kLongestWait);
+  if (!shared_->state->wait_until(std::chrono::steady_clock::now() + longest)) return false;
   if (shared_->finish) std::exchange(shared_->finish, {})();
   return true;
 }

@@ -115,4 +115,10 @@ ReplicaNumerics::~ReplicaNumerics() {
   at::set_num_threads(threads_before_);
 }
 
+IntraOpThreadsKept::IntraOpThreadsKept() : threads_(at::get_num_threads()) {}
+
+IntraOpThreadsKept::~IntraOpThreadsKept() {
+  at::set_num_threads(threads_);
+}
+
 }  // namespace lockstep

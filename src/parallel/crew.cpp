@@ -104,6 +104,7 @@ void Crew::enter(int64_t member) {
 
 void Crew::leave(int64_t member) {
   std::unique_lock lock(mutex_);
+  if (stopped_) return;  // those who wanted a turn may have gone
   Turn* const next = successor();
   if (next == nullptr) ++free_;
   ++left_;

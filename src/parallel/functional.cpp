@@ -81,6 +81,7 @@ void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
     }
   };
   {
+    const IntraOpThreadsKept kept;
     std::vector<std::jthread> threads;
     for (int64_t r = 0; r < replicas; ++r) threads.emplace_back(run, r);
   }

@@ -126,6 +126,32 @@ void OptimizerState::check_handles() const {
   }
 }
 
+void OptimizerState::check_memory(int64_t member) const {
+  for (const OptimizedParameter& parameter : parameters_) {
+    const at::Tensor &leaf = parameter.leaves[member], &weight = parameter.weight;
+    require(
+        leaf.scalar_type() == weight.scalar_type() && leaf.const_data_ptr() == weight.const_data_ptr(), "step",
+        "the parameter ", parameter.name, " no longer lies in the memory that the optimiser updates, expected it ",
+        "there: load, convert and share networks before the optimiser is made, or copy values into their parameters");
+  }
+}
+
+// What is kept of each weight follows from the rules that the optimiser was made with.
+void OptimizerState::take_rules() {
+  const auto& next = contributions_[0].handle->rules();
+  require(next.size() == rules_.size(), "step", next.size(), " rules, expected ", rules_.size(), ", as there were");
+  for (size_t g = 0; g < next.size(); ++g) {
+    if (next[g] == rules_[g]) continue;
+    require(
+        next[g].index() == rules_[g].index() && state_names(next[g]) == state_names(rules_[g]), "step", "group ", g,
+        "'s rule keeps other tensors (", name_of(next[g]), " for ", name_of(rules_[g]),
+        ", or a momentum, amsgrad or centered set or unset), expected those of the rule that the optimiser was made ",
+        "with: make another one");
+    check(next[g]);
+  }
+  rules_ = next;
+}
+
 // Weights, losses and who used which parameter travel together, in one small exchange after the gradients.
 void OptimizerState::sum_contributions() {
   const int64_t members = team_->members();
@@ -150,7 +176,7 @@ void OptimizerState::sum_contributions() {
 
 Job OptimizerState::step() {
   check_handles();
-  rules_ = contributions_[0].handle->rules();
+  take_rules();
   sum_contributions();
   const bool global = options_.clip_norm > 0 || options_.clip_value > 0 || options_.initial_scale > 0 || has_norms_;
   if (compresses_)
@@ -254,7 +280,7 @@ Job OptimizerState::judge() {
       good_steps_ = 0;
       return finish();
     }
-    if (++good_steps_ == options_.growth_interval) {
+    if (++good_steps_ >= options_.growth_interval) {
       loss_scale_ *= 2;
       good_steps_ = 0;
     }

@@ -53,6 +53,8 @@ class OptimizerState {
 
   /// The work of a step, once all members have ended their backward passes.
   Job step();
+  /// Throws Error where a parameter of this member no longer lies in the shared memory.
+  void check_memory(int64_t member) const;
   /// After the step, by each member for its own gradients.
   void clear(int64_t member);
 
@@ -65,6 +67,7 @@ class OptimizerState {
 
  private:
   void check_handles() const;
+  void take_rules();
   void sum_contributions();
   void plan(std::span<const int64_t> order);
   void prepare_next();

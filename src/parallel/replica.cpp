@@ -23,6 +23,7 @@ struct Replica::State {
   std::shared_ptr<TeamState> team;
   int64_t member;
   CrewPeers peers;
+  RandomScope* draws;  // this replica's, of which the caller's code may open others inside
   int64_t steps = 0;
   int64_t watch_every = 0;
   bool watch_buffers = false;
@@ -31,7 +32,7 @@ struct Replica::State {
 };
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
-    : state_(new State{team, member, CrewPeers(*team, member)}) {}
+    : state_(new State{team, member, CrewPeers(*team, member), RandomScope::current()}) {}
 
 Replica::~Replica() = default;
 
@@ -148,6 +149,7 @@ StepResult Replica::step(Optimizer& optimizer) {
   OptimizerState& state = *optimizer.state_;
   mine.timeline().enter(Phase::update);
   for (const auto& network : team.networks) check_unchanged(*network, mine.member);
+  state.check_memory(mine.member);
   if (optimizer.schedule_)
     for (size_t g = 0; g < optimizer.rules_.size(); ++g)
       set_learning_rate(optimizer.rules_[g], optimizer.initial_lr_[g] * optimizer.schedule_(state.steps()));
@@ -200,7 +202,7 @@ Timings Replica::timings() const {
 
 void Replica::begin_step() {
   const RandomKey key{state_->team->options.seed, kStepDraws};
-  RandomScope::current()->begin(key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
+  state_->draws->begin(key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
 }
 
 at::Tensor Replica::all_gather(const at::Tensor& mine) {
@@ -227,9 +229,11 @@ at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::functio
   require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
           ", expected at least 1 of each");
   const PhaseScope evaluating(Phase::evaluate);
-  std::vector<bool> trained;
+  // Parts may be frozen, so each module gets back its own mode; those inside of it come after it.
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes;
   for (const auto& network : state_->team->networks) {
-    trained.push_back(network->networks[state_->member]->is_training());
+    for (const auto& module : network->networks[state_->member]->modules())
+      modes.emplace_back(module, module->is_training());
     network->networks[state_->member]->eval();
   }
   at::Tensor sums;
@@ -242,7 +246,7 @@ at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::functio
       sums = sums.defined() ? sums.add_(part) : part.clone();
     }
   }
-  for (size_t n = 0; n < trained.size(); ++n) state_->team->networks[n]->networks[state_->member]->train(trained[n]);
+  for (const auto& [module, trained] : modes) module->train(trained);
   return sum(sums);
 }
 

@@ -43,6 +43,8 @@ void clone_common(std::vector<std::shared_ptr<Module>>& networks) {
       const auto original = network;
       network = original->clone();
       copy_marks(*original, *network);
+      const auto from = original->parameters(), to = network->parameters();  // clones are not frozen
+      for (size_t p = 0; p < to.size(); ++p) to[p].set_requires_grad(from[p].requires_grad());
     } catch (const std::exception& error) {
       fail("share", "all replicas passed the same ", network->name(), ", which can't be cloned (", error.what(),
            "): make one inside run() for each replica, or derive it from torch::nn::Cloneable");

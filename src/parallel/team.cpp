@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
 #include "lockstep/core/numerics.h"
 #include "lockstep/core/random_scope.h"
 #include "lockstep/core/reduce.h"
@@ -253,6 +254,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   const std::string trace = trace_file(team.options.group.rank(), team.options.group.size());
   team.timelines.clear();
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
+  const IntraOpThreadsKept kept;
   std::vector<std::thread> threads;
   for (int64_t m = 0; m < team.members(); ++m)
     threads.emplace_back([&, m] {
@@ -274,14 +276,21 @@ void Team::run(const std::function<void(Replica&)>& body) const {
     });
   for (auto& thread : threads) thread.join();
   for (Timeline& timeline : team.timelines) timeline.close();
-  if (!trace.empty()) write_spans(team, trace);
   const auto crew = std::move(team.crew);
   team.networks.clear();
   team.all_gathers.clear();
   team.joint_results.clear();
   team.made.reset();
   team.saved.reset();
-  if (!crew->error()) return;
+  if (!crew->error()) {
+    if (!trace.empty()) write_spans(team, trace);
+    return;
+  }
+  try {
+    if (!trace.empty()) write_spans(team, trace);
+  } catch (const std::exception& error) {
+    log_warning(error.what());  // what has failed before says more
+  }
   const int64_t replica = team.block.begin + crew->failed_member();
   if (team.has_other_processes())
     for (const auto& group : {team.gradients, team.control}) group.abort(text("replica ", replica, " failed"));

@@ -28,8 +28,8 @@ struct NumericsOptions {
 /// A thread computes a replica while this lives: rounding to nearest, the options' denormals, the options' number of
 /// threads, whatever the thread had before. Puts it back when destroyed, on the same thread.
 ///
-/// libtorch also takes the number of threads of the last such call as that of threads that it has not met yet.
-/// Throws Error when intra_op_threads < 1.
+/// libtorch also takes the number of threads of the last such call as that of threads that it has not met yet: see
+/// IntraOpThreadsKept. Throws Error when intra_op_threads < 1.
 class ReplicaNumerics {
  public:
   explicit ReplicaNumerics(const NumericsOptions& options = {});
@@ -40,6 +40,19 @@ class ReplicaNumerics {
  private:
   uint64_t float_control_before_;
   int threads_before_;
+};
+
+/// Lives around threads that enter ReplicaNumerics, and gives threads to come the number of intra-op threads that the
+/// caller has.
+class IntraOpThreadsKept {
+ public:
+  IntraOpThreadsKept();
+  ~IntraOpThreadsKept();
+  IntraOpThreadsKept(const IntraOpThreadsKept&) = delete;
+  IntraOpThreadsKept& operator=(const IntraOpThreadsKept&) = delete;
+
+ private:
+  int threads_;
 };
 
 namespace detail {
