@@ -157,21 +157,27 @@ void OptimizerState::sum_contributions() {
   const int64_t members = team_->members();
   const auto count = static_cast<int64_t>(parameters_.size());
   constexpr int64_t numbers = std::tuple_size_v<Told>;
-  auto rows = at::zeros({members, 2 + numbers + count}, at::kDouble);
+  // Processes do not see each other's rules. If these are the same, their sum is exactly so many times one.
+  const double rules = hash_of(rules_);
+  auto rows = at::zeros({members, 3 + numbers + count}, at::kDouble);
   auto* next = rows.mutable_data_ptr<double>();
   for (int64_t m = 0; m < members; ++m) {
     *next++ = contributions_[m].weight;
     *next++ = contributions_[m].loss;
+    *next++ = rules;
     next = std::ranges::copy(contributions_[m].told, next).out;
     for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
   }
   const auto sums = team_->sum_rows(rows, team_->gradients);
   const auto* total = sums.const_data_ptr<double>();
+  const auto replicas = static_cast<double>(team_->placement.replicas());
+  require(total[2] == replicas * rules, "step", "processes have set different rules (learning rate ",
+          learning_rate(rules_[0]), " in the first group here), expected the same on all");
   require(total[0] > 0, "step", "the replicas' weights add up to ", total[0], ", expected a positive number");
   result_ = {total[1] / total[0], total[0], 0, true, {}};
-  std::copy_n(total + 2, numbers, result_.told.begin());
+  std::copy_n(total + 3, numbers, result_.told.begin());
   gradient_scale_ = 1 / (total[0] * loss_scale_);
-  for (int64_t p = 0; p < count; ++p) used_[p] = total[2 + numbers + p] > 0;
+  for (int64_t p = 0; p < count; ++p) used_[p] = total[3 + numbers + p] > 0;
 }
 
 Job OptimizerState::step() {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/parallel/rule.h"
 
+#include <bit>
 #include <cmath>
 
 #include "lockstep/core/error.h"
+#include "parallel/rule_apply.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -128,6 +130,18 @@ bool operator==(const Rule& a, const Rule& b) {
   for (size_t i = 0; i < left.size(); ++i)
     if (left[i].value != right[i].value) return false;
   return true;
+}
+
+uint32_t hash_of(std::span<const Rule> rules) {
+  uint32_t hash = 2166136261;  // FNV-1a
+  const auto add = [&](uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ static_cast<uint8_t>(value >> 8 * byte)) * 16777619;
+  };
+  for (const Rule& rule : rules) {
+    add(rule.index());
+    for (const Number& number : numbers(rule)) add(std::bit_cast<uint64_t>(number.value));
+  }
+  return hash;
 }
 
 }  // namespace lockstep::parallel

@@ -10,6 +10,9 @@
 
 namespace lockstep::parallel {
 
+/// Differs where rules do, or where their numbers do: 32 bits.
+uint32_t hash_of(std::span<const Rule> rules);
+
 /// Sums of squares of one tensor and of the step it is about to make: LARS and LAMB want them.
 struct TensorNorms {
   double weight = 0;

@@ -211,8 +211,9 @@ TEST(Wires, SendTheBytesTheyPromise) {
   const double none = bytes_of(ExactWire{});
   if (none == 0) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)";
   // Pieces are rounded up to 64 numbers. With two processes each sends half of its gradients and returns half of the
-  // sum; the loss, the weight and who used what take 24 bytes, and eight numbers that are told along 64.
-  constexpr double kNumbers = kIn * kOut + 32, kRest = 24 + sizeof(Told);
+  // sum; the loss, the weight, the rules' hash and who used what take 32 bytes, and eight numbers that are told
+  // along 64.
+  constexpr double kNumbers = kIn * kOut + 32, kRest = 32 + sizeof(Told);
   EXPECT_EQ(none, 4 * kNumbers + kRest);
   EXPECT_EQ(bytes_of(RoundedWire{RoundedWire::Type::bf16}), 2 * kNumbers + kRest);
   EXPECT_EQ(bytes_of(RoundedWire{RoundedWire::Type::fp16}), 2 * kNumbers + kRest);
@@ -220,6 +221,27 @@ TEST(Wires, SendTheBytesTheyPromise) {
   EXPECT_EQ(bytes_of(TopK{.share = 0.01}), 8 * (328 + 273) + kRest);
   // Small messages go whole to everybody, in multiples of 16 numbers.
   EXPECT_EQ(bytes_of(PowerSgd{.rank = 2}), 4 * (608 + 400) + kRest);
+}
+
+TEST(Wires, TellWhereProcessesHaveSetDifferentRules) {
+  std::vector<std::string> said(2);
+  const bool ran = lockstep::test::run_ranks(2, [&](const comm::Group& group) {
+    const auto team = Team::create({.replicas = 2, .devices = "cpu:1", .group = group});
+    try {
+      team.run([&](Replica& me) {
+        auto net = me.share(torch::nn::Linear(3, 2));
+        auto optimizer = me.optimizer(Sgd{.lr = 0.1});
+        for (int step = 0; step < 3; ++step) {
+          if (step == 2) optimizer.set_lr(me.number() == 0 ? 0.1 : 0.2);
+          me.step(net(torch::ones({4, 3})).square().mean(), optimizer);
+        }
+      });
+    } catch (const std::exception& error) {
+      said[group.rank()] = error.what();
+    }
+  });
+  if (!ran) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)";
+  for (const std::string& one : said) EXPECT_THAT(one, HasSubstr("different rules"));
 }
 
 TEST(Wires, AreNamedAndRead) {
