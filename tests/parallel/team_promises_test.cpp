@@ -74,11 +74,12 @@ TEST(TeamPromises, ARuleMayChangeItsNumbersButNotWhatItKeeps) {
     });
   };
   change(Sgd{.lr = 0.1, .momentum = 0.9}, Sgd{.lr = 0.2, .momentum = 0.5});
-  for (const auto& [first, then] : {std::pair<Rule, Rule>{Sgd{.lr = 0.1}, Sgd{.lr = 0.1, .momentum = 0.9}},
-                                    {Sgd{.lr = 0.1, .momentum = 0.9}, Sgd{.lr = 0.1}},
-                                    {Adam{}, Adam{.amsgrad = true}},
-                                    {Adam{}, AdamW{}}})
-    EXPECT_THAT([&] { change(first, then); }, ThrowsMessage<ReplicaError>(HasSubstr("rule keeps other tensors")));
+  for (const auto& rules : {std::pair<Rule, Rule>{Sgd{.lr = 0.1}, Sgd{.lr = 0.1, .momentum = 0.9}},
+                            {Sgd{.lr = 0.1, .momentum = 0.9}, Sgd{.lr = 0.1}},
+                            {Adam{}, Adam{.amsgrad = true}},
+                            {Adam{}, AdamW{}}})
+    EXPECT_THAT([&] { change(rules.first, rules.second); },
+                ThrowsMessage<ReplicaError>(HasSubstr("rule keeps other tensors")));
   EXPECT_THAT([&] { change(Sgd{.lr = 0.1}, Sgd{.lr = -1}); }, ThrowsMessage<ReplicaError>(HasSubstr("lr is -1")));
 }
 
