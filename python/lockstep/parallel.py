@@ -5,7 +5,8 @@
     outputs = parallel.parallel_apply(replicas, inputs)
     loss = parallel.gather([loss_of(y) for y in outputs], "cpu").mean()
 
-Gradients of the replicas are added in the canonical tree's order, so a run gives the same bits each time. Synchronised
+Gradients of the replicas are added in the canonical tree's order, so a run gives the same bits each time
+(but for dropout and what else draws at random on a CPU: all threads there share one generator). Synchronised
 batch norms (lockstep.SyncBatchNorm, MinkowskiSyncBatchNorm) meet across the threads.
 """
 from __future__ import annotations
