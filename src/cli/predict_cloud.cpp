@@ -110,10 +110,6 @@ Json classify(const data::Cloud& cloud, const data::Voxels& voxels, const Traine
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 data::Voxels voxelise(const data::Cloud& cloud, double voxel, const std::string& file) {
   try {
     return data::voxelise(cloud, voxel);

@@ -282,15 +282,13 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.joint_results.clear();
   team.made.reset();
   team.saved.reset();
-  if (!crew->error()) {
-    if (!trace.empty()) write_spans(team, trace);
-    return;
-  }
   try {
     if (!trace.empty()) write_spans(team, trace);
   } catch (const std::exception& error) {
+    if (!crew->error()) throw;
     log_warning(error.what());  // what has failed before says more
   }
+  if (!crew->error()) return;
   const int64_t replica = team.block.begin + crew->failed_member();
   if (team.has_other_processes())
     for (const auto& group : {team.gradients, team.control}) group.abort(text("replica ", replica, " failed"));

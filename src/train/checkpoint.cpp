@@ -6,6 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
+#include "lockstep/report/run_files.h"
 #include "train/safe_file.h"
 #include "train/tensor_archive.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 constexpr const char* kFormat = "lockstep checkpoint";
 constexpr int64_t kVersion = 1;
-constexpr const char* kPrevious = "previous.pt";
 
 Value to_value(const Tensors& tensors) {
   Value::Dict dict;
@@ -117,7 +117,7 @@ Checkpoint from_value(const Value& value, const std::string& name) {
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
   SafeFile out(file);
   write_archive(out, to_value(checkpoint));
-  out.commit(file.parent_path() / kPrevious);
+  out.commit(report::RunFolder{file.parent_path()}.previous_checkpoint());
 }
 
 bool is_checkpoint(const Value& value) {
@@ -137,8 +137,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& file) {
 
 std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folder) {
   std::exception_ptr damage;
-  for (const char* name : {"last.pt", kPrevious}) {
-    const auto file = folder / name;
+  const report::RunFolder run{folder};
+  for (const auto& file : {run.checkpoint(), run.previous_checkpoint()}) {
     if (!std::filesystem::exists(file)) continue;
     try {
       CheckpointFile found{file, read_bytes(file)};

@@ -34,14 +34,6 @@ int64_t sum_over(const comm::Group& group, int64_t mine) {
   return sum.item<int64_t>();
 }
 
-// A network for looking at: what the replicas make later draws the same numbers.
-std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed) {
-  const RandomScope draws(RandomKey{seed});
-  auto network = task.network();
-  require(network != nullptr, "Trainer", "the task's network is empty, expected one");
-  return network;
-}
-
 template <class... Kinds>
 bool has_any(const torch::nn::Module& network) {
   return std::ranges::any_of(network.modules(),
@@ -106,6 +98,13 @@ void check_classes(const Task& task) {
 }
 
 }  // namespace
+
+std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed) {
+  const RandomScope draws(RandomKey{seed});
+  auto network = task.network();
+  require(network != nullptr, "Trainer", "the task's network is empty, expected one");
+  return network;
+}
 
 void settle_rule(Config& config) {
   if (config.lr == 0) config.lr = usual_lr(config.optimizer);

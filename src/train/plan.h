@@ -40,6 +40,9 @@ struct Plan {
 /// config.toml.
 void settle_rule(Config& config);
 
+/// A network for looking at: what the replicas make later draws the same numbers.
+std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed);
+
 /// Collective. Throws Error as Trainer's constructor says.
 Plan make_plan(const Config& config, Task task, const comm::Group& group);
 

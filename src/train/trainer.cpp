@@ -7,7 +7,6 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
-#include "lockstep/core/random_scope.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/parallel/replica_error.h"
@@ -109,9 +108,8 @@ namespace {
 void check_initial_weights(const Plan& plan) {
   if (!begins_with_file(plan.config)) return;
   from_leader(plan.team.group(), [&] {
-    const RandomScope draws(RandomKey{plan.config.seed});
     try {
-      models::load_state_dict(*plan.task.network(), read_weights(plan.config.init));
+      models::load_state_dict(*probe(plan.task, plan.config.seed), read_weights(plan.config.init));
     } catch (const Error& error) {
       fail("train", "the weights of '", plan.config.init, "' do not fit: ", error.what());
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole program: `lockstep train` and its relatives, on real data where the Debian package is installed.
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
