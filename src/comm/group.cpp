@@ -16,8 +16,13 @@
 namespace lockstep::comm {
 namespace {
 
-bool is_supported(at::ScalarType dtype) {
-  return dtype != at::kByte && is_reducible(dtype);
+bool reduces(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce_scatter;
+}
+
+bool is_supported(Kind kind, at::ScalarType dtype) {
+  if (dtype == at::kByte) return !reduces(kind);
+  return is_reducible(dtype);
 }
 
 // A call in the making: checks its tensors, makes them contiguous and remembers what to copy back.
@@ -86,8 +91,9 @@ class Draft {
     require(tensor.defined(), name(), what, " is undefined, expected a tensor");
     require(tensor.layout() == at::kStrided, name(), what, " has layout ", tensor.layout(),
             ", expected a dense tensor");
-    require(is_supported(tensor.scalar_type()), name(), what, " has dtype ", tensor.scalar_type(),
-            ", expected float32, float64, float16, bfloat16, int32, int64 or bool");
+    require(is_supported(call_.kind, tensor.scalar_type()), name(), what, " has dtype ", tensor.scalar_type(),
+            ", expected float32, float64, float16, bfloat16, int32, int64 or bool",
+            reduces(call_.kind) ? "" : ", or uint8");
     require(tensor.is_cpu() || tensor.is_cuda(), name(), what, " is on ", tensor.device(), ", expected cpu or cuda");
   }
 

@@ -29,6 +29,11 @@ class Hierarchical : public Backend {
     for (int64_t p = 0; p < placement_.processes(); ++p) widest_ = std::max(widest_, placement_.block(p).size());
   }
 
+  // Whoever leaves an operation behind has given up: the others must not wait for it, nor it for them.
+  ~Hierarchical() override {
+    if (!collectives_.idle()) abort(text("rank ", rank(), " left the group before its operations ended"));
+  }
+
   int rank() const override { return static_cast<int>(block_.begin) + threads_->rank(); }
   int size() const override { return static_cast<int>(placement_.replicas()); }
   std::string name() const override { return "hierarchical"; }
@@ -77,9 +82,9 @@ class Hierarchical : public Backend {
       case Kind::all_to_all:
         return exchange_messages(call);
       case Kind::barrier:
-        within(like(call, Kind::barrier))->wait_until(kForever);
-        if (leads()) between(like(call, Kind::barrier))->wait_until(kForever);
-        within(like(call, Kind::barrier))->wait_until(kForever);
+        finish(within(like(call, Kind::barrier)));
+        if (leads()) between(like(call, Kind::barrier));
+        finish(within(like(call, Kind::barrier)));
         return;
       case Kind::reduce_nodes:
       case Kind::send:
@@ -102,17 +107,26 @@ class Hierarchical : public Backend {
 
   std::shared_ptr<WorkState> within(Call call) { return threads_->post(std::move(call)); }
 
-  // A failure between processes is the failure of a process; name its first rank, and tell the other threads.
-  std::shared_ptr<WorkState> between(Call call) {
-    const auto work = processes_->post(std::move(call));
+  // A failure among the threads names one of them.
+  void finish(const std::shared_ptr<WorkState>& work) const {
     try {
       work->wait_until(kForever);
+    } catch (const CommError& error) {
+      const int rank = error.rank() < 0 ? -1 : static_cast<int>(block_.begin) + error.rank();
+      throw CommError(rank, error.operation(), error.seconds(),
+                      text(error.what(), " (ranks count this process's threads here)"));
+    }
+  }
+
+  // A failure between processes is the failure of a process; name its first rank, and tell the other threads.
+  void between(Call call) {
+    try {
+      processes_->post(std::move(call))->wait_until(kForever);
     } catch (const CommError& error) {
       const int first = error.rank() < 0 ? -1 : static_cast<int>(placement_.block(error.rank()).begin);
       threads_->abort(error.what());
       throw CommError(first, error.operation(), error.seconds(), text(error.what(), " (ranks count processes here)"));
     }
-    return work;
   }
 
   std::shared_ptr<WorkState> broadcast_within(const Call& call, const at::Tensor& tensor, int root) {
@@ -154,11 +168,11 @@ class Hierarchical : public Backend {
       pieces.push_back(std::move(piece));
     }
     for (Piece& piece : pieces) {
-      piece.reduced->wait_until(kForever);
+      finish(piece.reduced);
       if (leads()) carry(call, piece, ring);
       piece.returned = broadcast_within(call, piece.tensor, kLeader);
     }
-    for (Piece& piece : pieces) piece.returned->wait_until(kForever);
+    for (const Piece& piece : pieces) finish(piece.returned);
   }
 
   void carry(const Call& call, const Piece& piece, bool ring) {
@@ -178,7 +192,7 @@ class Hierarchical : public Backend {
     part.peer = kLeader;
     part.inputs = {input};
     if (leads()) part.outputs = {output.narrow(0, block_.begin * length, block_.size() * length)};
-    within(std::move(part))->wait_until(kForever);
+    finish(within(std::move(part)));
     for (int64_t p = 0; leads() && p < placement_.processes(); ++p) {
       const Span block = placement_.block(p);
       Call share = like(call, Kind::broadcast);
@@ -186,21 +200,21 @@ class Hierarchical : public Backend {
       share.inputs = share.outputs = {output.narrow(0, block.begin * length, block.size() * length)};
       between(std::move(share));
     }
-    broadcast_within(call, output, kLeader)->wait_until(kForever);
+    finish(broadcast_within(call, output, kLeader));
   }
 
   void broadcast(const Call& call) {
     const int process = process_of(call.peer);
     for (const auto& tensor : call.inputs) {
       const bool here = process == processes_->rank();
-      if (here) broadcast_within(call, tensor, thread_of(call.peer))->wait_until(kForever);
+      if (here) finish(broadcast_within(call, tensor, thread_of(call.peer)));
       if (leads()) {
         Call part = like(call, Kind::broadcast);
         part.peer = process;
         part.inputs = part.outputs = {tensor};
         between(std::move(part));
       }
-      if (!here) broadcast_within(call, tensor, kLeader)->wait_until(kForever);
+      if (!here) finish(broadcast_within(call, tensor, kLeader));
     }
   }
 
@@ -277,13 +291,14 @@ std::shared_ptr<Backend> join(const std::shared_ptr<Backend>& threads, std::shar
   if (group.rank() == kLeader) address.fill_(reinterpret_cast<int64_t>(&processes));
   group.broadcast(address, kLeader).wait();
   processes = *reinterpret_cast<std::shared_ptr<Backend>*>(address.item<int64_t>());
+  group.barrier().wait();  // from here on the leader's `processes` may go
   auto counts = at::zeros({processes->size()}, at::kLong);
   if (group.rank() == kLeader) {
     auto gathered = counts.to(processes->device());
     Group(processes).all_gather(gathered, at::full({1}, group.size(), gathered.options())).wait();
     counts = gathered.cpu();
   }
-  group.broadcast(counts, kLeader).wait();  // from here on the leader's `processes` may go
+  group.broadcast(counts, kLeader).wait();
   const auto* count = counts.const_data_ptr<int64_t>();
   return std::make_shared<Hierarchical>(threads, std::move(processes),
                                         Placement(std::vector<int64_t>(count, count + counts.numel())));

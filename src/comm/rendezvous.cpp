@@ -26,6 +26,7 @@ c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port,
   options.port = static_cast<uint16_t>(port);
   options.isServer = serve;
   options.waitWorkers = false;
+  options.multiTenant = true;  // a process that connects twice serves both groups
   options.timeout = timeout;
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }

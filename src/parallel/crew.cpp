@@ -188,10 +188,8 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     const std::lock_guard lock(mutex_);
     check_running();
     if (left_ > 0) refuse_to_wait(what);
-    if (arrived_ == 0) {
-      purpose_ = what;
-      met_after_ = arrivals_[member];
-    }
+    if (arrived_ == 0) purpose_ = what;
+    met_after_ = arrived_ == 0 ? arrivals_[member] : std::min(met_after_, arrivals_[member]);
     require_same_call(std::strcmp(purpose_, what) == 0, what, purpose_);
     require_same_call(std::ranges::max(awaits_) <= arrivals_[member], what, awaited_);
     pause(member);

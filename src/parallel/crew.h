@@ -102,7 +102,7 @@ class Crew {
   int64_t left_ = 0;
   uint64_t left_after_ = std::numeric_limits<uint64_t>::max();  // arrivals
   const char* purpose_ = nullptr;
-  uint64_t met_after_ = 0;  // arrivals, for the meeting under way
+  uint64_t met_after_ = 0;  // arrivals: the fewest of those who came to the meeting under way
   uint64_t meetings_ = 0;   // that have ended
   std::vector<uint64_t> arrivals_;
   std::vector<uint64_t> awaits_;  // how many arrivals of everyone a member waits for; 0 where it doesn't

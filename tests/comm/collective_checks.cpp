@@ -14,6 +14,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 
 #include <set>
 #include <stdexcept>
@@ -235,15 +236,18 @@ void check_messages(const Group& group, int64_t length, at::ScalarType dtype) {
   const int next = (group.rank() + 1) % group.size(), previous = (group.rank() + group.size() - 1) % group.size();
   std::vector<Work> works;
   const auto message = [&](int rank, int64_t which) { return contribution(rank, length, dtype, which); };
-  for (auto [which, tag] : {std::pair{1, 0}, std::pair{2, 5}, std::pair{3, 0}})
+  for (auto [which, tag] : {std::pair{1, 0}, std::pair{2, 5}, std::pair{3, 0}, std::pair{4, 16384}})
     works.push_back(group.send(message(group.rank(), which), next, tag));
   auto second = at::empty({length}, dtype), first = at::empty({length}, dtype), third = at::empty({length}, dtype);
+  auto high = at::empty({length}, dtype);
+  works.push_back(group.recv(high, previous, 16384));
   works.push_back(group.recv(second, previous, 5));
   works.push_back(group.recv(first, previous));
   works.push_back(group.recv(third, previous));
   for (auto& work : works) work.wait();
   expect_equal(first, message(previous, 1), group, "first message");
   expect_equal(second, message(previous, 2), group, "message of another tag");
+  expect_equal(high, message(previous, 4), group, "message of a high tag");
   expect_equal(third, message(previous, 3), group, "third message");
 }
 
@@ -298,6 +302,28 @@ void check_split(const Group& group) {
   alone.barrier().wait();
 }
 
+void check_inference_mode(const Group& group) {
+  const c10::InferenceMode mode;
+  auto sum = contribution(group.rank(), 1000, at::kFloat).clone();
+  if (!sum.is_inference()) throw std::runtime_error("the tensor is none of inference mode");
+  group.all_reduce(sum).wait();
+  expect_equal(sum, tree_reference(ReduceOp::sum, group.size(), 1000, at::kFloat), group,
+               "all_reduce in inference mode");
+  auto gathered = at::empty({group.size() * 10});
+  group.all_gather(gathered, contribution(group.rank(), 10, at::kFloat).clone()).wait();
+  expect_equal(gathered, joined(group, 10, at::kFloat), group, "all_gather in inference mode");
+}
+
+void check_bytes(const Group& group) {
+  for (int64_t length : {0, 1, 4096}) {
+    check_gathers(group, length, at::kByte);
+    check_broadcast(group, length, at::kByte);
+    check_scatter(group, length, at::kByte);
+    check_all_to_all(group, length, at::kByte);
+    check_messages(group, length, at::kByte);
+  }
+}
+
 void check_everything(const Group& group, int64_t longest) {
   for (auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kBool}) {
     for (int64_t length : std::set<int64_t>{0, 1, 15, 4096, longest}) {
@@ -316,7 +342,9 @@ void check_everything(const Group& group, int64_t longest) {
     }
     check_coalesced(group, dtype);
   }
+  check_bytes(group);
   check_non_contiguous(group);
+  check_inference_mode(group);
   check_asynchronous(group);
   check_split(group);
   group.barrier().wait();

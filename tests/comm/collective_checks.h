@@ -23,7 +23,9 @@ void check_scatter(const Group& group, int64_t length, at::ScalarType dtype);
 void check_broadcast(const Group& group, int64_t length, at::ScalarType dtype);
 void check_all_to_all(const Group& group, int64_t length, at::ScalarType dtype);
 void check_messages(const Group& group, int64_t length, at::ScalarType dtype);
+void check_bytes(const Group& group);
 void check_non_contiguous(const Group& group);
+void check_inference_mode(const Group& group);
 void check_asynchronous(const Group& group);
 void check_split(const Group& group);
 

@@ -5,6 +5,8 @@
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
+#include <latch>
+
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "comm/collective_checks.h"
@@ -23,7 +25,7 @@ using std::chrono::milliseconds;
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
 
-void run_ranks(const std::vector<int>& threads, const std::function<void(const Group&)>& body,
+void run_ranks(const std::vector<int>& threads, const std::function<void(Group)>& body,
                milliseconds timeout = milliseconds(60000)) {
   at::set_num_threads(1);
   const int processes = static_cast<int>(threads.size());
@@ -59,7 +61,9 @@ TEST_P(Placements, EveryCollectiveGivesWhatItsDefinitionSays) {
         test::check_messages(group, length, dtype);
       }
     test::check_coalesced(group, at::kFloat);
+    test::check_bytes(group);
     test::check_non_contiguous(group);
+    test::check_inference_mode(group);
     test::check_asynchronous(group);
     test::check_split(group);
   });
@@ -80,6 +84,24 @@ TEST(Hierarchical, AFailureBetweenProcessesReachesEveryThread) {
         EXPECT_THROW(group.all_reduce(at::ones({10})).wait(), CommError);
       },
       milliseconds(10000));
+}
+
+TEST(Hierarchical, WhoeverLeavesAnOperationBehindWaitsForNobody) {
+  SKIP_WITHOUT_GLOO();
+  std::latch left(2);
+  run_ranks(
+      {2, 2},
+      [&](Group group) {
+        if (group.rank() < 2) {
+          std::ignore = group.all_reduce(at::ones({10}));
+          group = Group();
+          left.count_down();
+          return;
+        }
+        left.wait();
+        EXPECT_THROW(group.all_reduce(at::ones({10})).wait(), CommError);
+      },
+      std::chrono::hours(1));
 }
 
 TEST(Hierarchical, OneProcessIsTheGroupOfItsThreads) {

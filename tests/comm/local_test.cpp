@@ -127,6 +127,16 @@ TEST(Local, ARankThatLeavesFailsWhatWaitsForItAtOnce) {
       std::chrono::minutes(5));
 }
 
+TEST(Local, APartKnowsWhoLeftItBeforeTheOthersCame) {
+  run_ranks(3, [](const Group& group) {
+    for (int i = 0; i < 100; ++i) {
+      const auto part = group.split(0);
+      if (group.rank() == 0) continue;  // its member is destroyed here
+      EXPECT_THAT(error_of([&] { part.barrier().wait(); }).what(), HasSubstr("rank 0 has left the group"));
+    }
+  });
+}
+
 TEST(Local, WhatARankPostedBeforeItLeftStillCounts) {
   run_ranks(2, [](const Group& group) {
     auto tensor = contribution(group.rank(), 5000, at::kFloat);
@@ -195,6 +205,7 @@ TEST(Group, RefusesBadArgumentsAndSaysWhatItExpected) {
   EXPECT_THAT(message_of([&] { group.all_reduce(at::Tensor()).wait(); }), HasSubstr("all_reduce: tensor is undefined"));
   EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kComplexFloat)).wait(); }),
               HasSubstr("expected float32"));
+  EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kByte)).wait(); }), HasSubstr("int64 or bool"));
   EXPECT_THAT(message_of([&] { group.all_reduce(at::ones({2}, at::kInt), ReduceOp::mean).wait(); }),
               HasSubstr("mean of Int"));
   EXPECT_THAT(message_of([&] { group.broadcast(at::ones({2}), 1).wait(); }),

@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -11,6 +13,7 @@
 #include "comm/expect_failure.h"
 #include "comm/gloo/gloo.h"
 #include "comm/transport/transport_backend.h"
+#include "lockstep/comm/connect.h"
 #include "support/processes.h"
 
 namespace lockstep::comm {
@@ -69,6 +72,38 @@ TEST(Processes, EveryCollectiveWorksBetweenProcesses) {
     group.finish();
   });
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.wait(rank), 0);
+}
+
+int free_port() {
+  const int end = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  if (bind(end, any, length) != 0 || getsockname(end, any, &length) != 0) throw std::runtime_error("no free port");
+  close(end);
+  return ntohs(address.sin_port);
+}
+
+TEST(Processes, OneJobHasSeveralGroups) {
+  SKIP_WITHOUT_GLOO();
+  const int port = free_port();
+  Processes processes(2, [&](int rank) {
+    Environment place;
+    place.launcher = "env";
+    place.rank = place.local_rank = rank;
+    place.size = place.local_size = 2;
+    place.store_host = "127.0.0.1";
+    place.store_port = port;
+    const Group first = connect(place, {.backend = "gloo"});
+    const Group second = connect(place, {.backend = "gloo", .name = "second"});
+    test::check_all_reduce(first, 100, at::kFloat);
+    test::check_all_reduce(second, 100, at::kFloat);
+    second.finish();
+    first.finish();
+  });
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.wait(rank), 0);
 }
 
 TEST(Processes, AKilledRankIsNamedByAllOthers) {

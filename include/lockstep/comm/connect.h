@@ -39,7 +39,7 @@ struct ConnectOptions {
   /// Tells several groups of one job apart: each connect() of a process takes another name.
   std::string name = "main";
   /// The network interface of this host, by its address or name; empty takes the one that leads to the store.
-  std::string interface;
+  std::string interface = {};
 };
 
 /// The backends that join processes and are built in: a part of {"gloo", "mpi", "nccl"}.

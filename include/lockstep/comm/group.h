@@ -36,9 +36,9 @@ using TensorList = std::vector<at::Tensor>;
 ///
 /// Every operation is posted and returns a Work; `.wait()` makes it a blocking call. All ranks call the same
 /// operations in the same order, with the same dtype and sizes (send and recv pair up by their tag instead). Tensors
-/// are float32, float64, float16, bfloat16, int32, int64 or bool, on the CPU or, where the backend can, on CUDA; any
-/// strides; zero elements are fine. Where a list of tensors is taken, the list is one operation: many small tensors
-/// cost one round.
+/// are float32, float64, float16, bfloat16, int32, int64 or bool, and uint8 where nothing is reduced, on the CPU or,
+/// where the backend can, on CUDA; any strides; zero elements are fine. Where a list of tensors is taken, the list is
+/// one operation: many small tensors cost one round.
 ///
 /// Mistakes in the arguments throw Error at once; the failure of a peer throws CommError from `wait()`.
 /// One member may be used by several threads only where they agree on the order of its calls.

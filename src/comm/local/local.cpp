@@ -69,16 +69,17 @@ class Hub {
 
   std::shared_ptr<Hub> subhub(int number, const std::vector<int>& members) {
     const std::lock_guard lock(mutex_);
-    auto& entry = children_[{number, members[0]}];
-    auto hub = entry.hub.lock();
-    if (!hub) entry = {hub = std::make_shared<Hub>(static_cast<int>(members.size())), members.size()};
-    if (--entry.expected == 0) children_.erase({number, members[0]});
+    auto& child = children_[{number, members[0]}];
+    if (!child.hub) child = {std::make_shared<Hub>(static_cast<int>(members.size())), members.size()};
+    const auto hub = child.hub;
+    if (--child.expected == 0) children_.erase({number, members[0]});
     return hub;
   }
 
  private:
+  // Lives until all members have come: one may have left again before others come.
   struct Child {
-    std::weak_ptr<Hub> hub;
+    std::shared_ptr<Hub> hub;
     size_t expected = 0;
   };
 

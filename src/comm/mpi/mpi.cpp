@@ -138,6 +138,10 @@ class MpiTransport : public Transport {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
+    int* bound = nullptr;
+    int known = 0;
+    MPI_Comm_get_attr(comm_, MPI_TAG_UB, static_cast<void*>(&bound), &known);
+    if (known != 0) highest_tag_ = static_cast<uint32_t>(*bound);
   }
   ~MpiTransport() override {
     // MPI_Comm_free waits for everybody; a communicator is small, so it is left to MPI_Finalize.
@@ -151,8 +155,9 @@ class MpiTransport : public Transport {
   std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
                                  uint32_t channel) override {
     if (*closed_) throw TransportFailure(-1, "the connection is closed");
-    // The standard only promises tags up to 32767; real ones go further, and the rest wraps round.
-    const int tag = static_cast<int>(channel % 32768);
+    require(channel <= highest_tag_, "mpi", "a message's tag is ", channel / 2, ", expected at most ", highest_tag_ / 2,
+            ", as far as this MPI's go");
+    const int tag = static_cast<int>(channel);
     auto pending = std::make_unique<MpiPending>(closed_);
     for (const auto& message : receives)
       pending->add(message, [&](void* data, int count, MPI_Request* request) {
@@ -212,6 +217,7 @@ class MpiTransport : public Transport {
   const MPI_Comm comm_;
   int rank_ = 0;
   int size_ = 1;
+  uint32_t highest_tag_ = 32767;  // what the standard promises
   std::atomic<bool> abandoned_{false};
   const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/executor.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 
 #include "lockstep/comm/error.h"
@@ -36,7 +38,8 @@ class Executor::Task : public WorkState, public std::enable_shared_from_this<Exe
 
  private:
   friend class Executor;
-  Executor* executor_;  // null once it has ended
+  Executor* executor_;                                               // null once it has ended
+  const bool in_inference_mode_ = c10::InferenceMode::is_enabled();  // of the poster, whose tensors may be such
   std::function<void()> run_;
   const Clock::time_point deadline_;
   std::mutex mutex_;
@@ -56,6 +59,11 @@ std::shared_ptr<WorkState> Executor::post(std::function<void()> run, Clock::time
   return task;
 }
 
+bool Executor::idle() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.empty() && running_ == 0;
+}
+
 bool Executor::claim(Task& task) {
   const std::lock_guard lock(mutex_);
   if (mode_ == Mode::in_order && (running_ > 0 || queue_.empty() || queue_.front().get() != &task)) return false;
@@ -70,6 +78,7 @@ bool Executor::claim(Task& task) {
 void Executor::run(Task& task) {
   std::exception_ptr error;
   try {
+    const c10::InferenceMode mode(task.in_inference_mode_);
     task.run_();
   } catch (...) {
     error = std::current_exception();

@@ -30,6 +30,9 @@ class Executor {
   /// `run` blocks until `deadline` at the longest, and throws what wait is to throw.
   std::shared_ptr<WorkState> post(std::function<void()> run, Clock::time_point deadline);
 
+  /// Every task has ended.
+  bool idle() const;
+
  private:
   class Task;
   void work();
@@ -38,7 +41,7 @@ class Executor {
   void run(Task& task);
 
   const Mode mode_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> queue_;
   int running_ = 0;
