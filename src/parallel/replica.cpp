@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/random_scope.h"
+#include "parallel/agreement.h"
 #include "parallel/claim.h"
 #include "parallel/divergence.h"
 #include "parallel/optimizer_state.h"
@@ -18,6 +19,16 @@
 #include "parallel/team_state.h"
 
 namespace lockstep::parallel {
+namespace {
+
+template <class Offer>
+void check_options(const char* operation, std::span<const Offer* const> all) {
+  for (const Offer* one : all)
+    require(one->options == all[0]->options, operation,
+            "replicas have passed different options, expected the same on all");
+}
+
+}  // namespace
 
 struct Replica::State {
   std::shared_ptr<TeamState> team;
@@ -57,11 +68,15 @@ at::Tensor Replica::share_of(const at::Tensor& batch) const {
 
 std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<torch::nn::Module>& module,
                                                          const ShareOptions& options) {
-  using Offer = std::shared_ptr<torch::nn::Module>;
+  struct Offer {
+    const std::shared_ptr<torch::nn::Module>& network;
+    const ShareOptions& options;
+  };
   TeamState& team = *state_->team;
-  team.meet<Offer>(state_->member, "share", module, [&](std::span<const Offer* const> all) -> Job {
-    std::vector<Offer> networks;
-    for (const Offer* one : all) networks.push_back(*one);
+  team.meet<Offer>(state_->member, "share", {module, options}, [&](std::span<const Offer* const> all) -> Job {
+    check_options("share", all);
+    std::vector<std::shared_ptr<torch::nn::Module>> networks;
+    for (const Offer* one : all) networks.push_back(one->network);
     team.networks.push_back(share_networks(team, std::move(networks), options));
     return {};
   });
@@ -74,7 +89,10 @@ Optimizer Replica::optimizer(const Rule& rule, const OptimizerOptions& options) 
 }
 
 Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const OptimizerOptions& options) {
-  using Groups = std::vector<ParameterGroup>;
+  struct Offer {
+    const std::vector<ParameterGroup>& groups;
+    const OptimizerOptions& options;
+  };
   TeamState& team = *state_->team;
   Optimizer mine;
   for (const auto& group : groups) {
@@ -82,8 +100,13 @@ Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const Op
     mine.rules_.push_back(group.rule);
     mine.initial_lr_.push_back(learning_rate(group.rule));
   }
-  team.meet<Groups>(state_->member, "optimizer", groups, [&](std::span<const Groups* const> all) -> Job {
-    team.made = std::make_shared<OptimizerState>(state_->team, claim(team, all), mine.rules_, options);
+  team.meet<Offer>(state_->member, "optimizer", {groups, options}, [&](std::span<const Offer* const> all) -> Job {
+    check_options("optimizer", all);
+    std::vector<const std::vector<ParameterGroup>*> offered;
+    for (const Offer* one : all) offered.push_back(&one->groups);
+    auto parameters = claim(team, offered);
+    agree(team, "optimizer", facts_of(parameters, mine.rules_, options));
+    team.made = std::make_shared<OptimizerState>(state_->team, std::move(parameters), mine.rules_, options);
     return {};
   });
   mine.state_ = team.made;

@@ -10,6 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "parallel/agreement.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -129,9 +130,11 @@ std::unique_ptr<SharedNetwork> share_networks(const TeamState& team, std::vector
   for (const auto& network : networks) network->to(team.device);
   auto shared = std::make_unique<SharedNetwork>();
   shared->networks = std::move(networks);
+  const at::MemoryFormat format = format_of(*shared->networks[0], options.memory_format);
+  agree(team, "share", facts_of(*shared->networks[0], format));
   const Parameters first = parameters_of(*shared->networks[0]);
   shared->names = first.names;
-  shared->weights = FlatBuffer::flatten(first.tensors, format_of(*shared->networks[0], options.memory_format));
+  shared->weights = FlatBuffer::flatten(first.tensors, format);
   broadcast(team, *shared);
   for (const auto& network : shared->networks) {
     const Parameters mine = parameters_of(*network);

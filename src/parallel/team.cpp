@@ -4,9 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 
 #include <set>
 #include <thread>
@@ -20,6 +18,7 @@
 #include "lockstep/dense/scope.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
+#include "parallel/agreement.h"
 #include "parallel/optimizer_state.h"
 #include "parallel/team_state.h"
 
@@ -52,20 +51,6 @@ Placement placement_of(const TeamOptions& options) {
           options.blocks.size(), " with ", sum, " replicas in all, expected ", processes, " (one a process) with ",
           options.replicas);
   return Placement(options.blocks);
-}
-
-// What every process must have been told alike.
-void check_agreement(const TeamState& team) {
-  std::vector<int64_t> mine{team.options.replicas, static_cast<int64_t>(team.options.seed),
-                            static_cast<int64_t>(team.options.order)};
-  for (int64_t p = 0; p < team.placement.processes(); ++p) mine.push_back(team.placement.block(p).size());
-  const auto input = at::tensor(mine, at::kLong);
-  const auto all = at::empty({team.placement.processes() * input.numel()}, at::kLong);
-  team.control.all_gather(all, input).wait();
-  const auto rows = all.view({-1, input.numel()});
-  for (int64_t p = 0; p < rows.size(0); ++p)
-    require(at::equal(rows[p], rows[0]), "Team", "process ", p,
-            " has other replicas, seed, order or blocks than process 0, expected the same options everywhere");
 }
 
 void write_spans(const TeamState& team, const std::string& file) {
@@ -200,7 +185,7 @@ Team Team::create(const TeamOptions& options) {
             ", expected a group of processes: the team runs the threads of a process itself");
     state->gradients = options.group.split(0);
     state->control = options.group.split(0);
-    check_agreement(*state);
+    agree(*state, "Team", facts_of(*state));
   }
   return Team(state);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "lockstep/core/digits.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::parallel {
@@ -25,7 +26,7 @@ double number_after(const std::string& wire, double otherwise) {
 std::string to_string(const Wire& wire) {
   if (const auto* rounded = std::get_if<RoundedWire>(&wire))
     return rounded->type == RoundedWire::Type::bf16 ? "bf16" : "fp16";
-  if (const auto* top_k = std::get_if<TopK>(&wire)) return text("top_k:", top_k->share);
+  if (const auto* top_k = std::get_if<TopK>(&wire)) return "top_k:" + digits_of(top_k->share);
   if (const auto* power_sgd = std::get_if<PowerSgd>(&wire)) return text("power_sgd:", power_sgd->rank);
   return "none";
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "lockstep/core/digits.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::train {
@@ -119,13 +120,6 @@ const std::string& single(const TomlItem& item) {
 }
 
 template <class T>
-std::string shortest(T value) {
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  return {digits, end};
-}
-
-template <class T>
 std::string array_of(const std::vector<T>& values) {
   std::string out = "[";
   for (const T& value : values) out += (out.size() > 1 ? ", " : "") + toml_of(value);
@@ -190,7 +184,7 @@ std::string toml_of(uint64_t value) {
   return std::to_string(value);
 }
 std::string toml_of(double value) {
-  return shortest(value);
+  return digits_of(value);
 }
 std::string toml_of(bool value) {
   return value ? "true" : "false";

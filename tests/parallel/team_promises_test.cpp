@@ -129,6 +129,21 @@ TEST(TeamPromises, ThreadsToComeHaveTheCallersIntraOpThreads) {
 }
 
 /// Those that a failure stopped may have gone when the last one returns.
+TEST(TeamPromises, ReplicasAreToldAlike) {
+  const auto other_clipping = [](Replica& me) {
+    auto network = me.share(make_normed_network());
+    me.optimizer(Sgd{}, {.clip_norm = me.number() == 0 ? 1.0 : 2.0});
+  };
+  const auto other_formats = [](Replica& me) {
+    me.share(make_normed_network(),
+             {.memory_format = me.number() == 0 ? MemoryFormat::contiguous : MemoryFormat::channels_last});
+  };
+  EXPECT_THAT([&] { make_team().run(other_clipping); },
+              ThrowsMessage<ReplicaError>(HasSubstr("optimizer: replicas have passed different options")));
+  EXPECT_THAT([&] { make_team().run(other_formats); },
+              ThrowsMessage<ReplicaError>(HasSubstr("share: replicas have passed different options")));
+}
+
 TEST(TeamPromises, AReplicaMayReturnLongAfterAnotherHasFailed) {
   const auto team = make_team(12);
   std::atomic<int> after = 0;

@@ -39,6 +39,7 @@ struct OptimizerOptions {
   /// weights, then all gather the weights. The same bits as without, and the same checkpoints; with P processes a
   /// P-th of the state in each, and half as many bytes again between them. Nothing changes in a single process.
   bool divide_state = false;
+  bool operator==(const OptimizerOptions&) const = default;
 };
 
 /// One replica's handle on the optimiser that all replicas share. The state (momenta, ...) exists once a process.

@@ -28,6 +28,7 @@ enum class MemoryFormat : uint8_t {
 
 struct ShareOptions {
   MemoryFormat memory_format = MemoryFormat::automatic;
+  bool operator==(const ShareOptions&) const = default;
 };
 
 /// Numbers that replicas add up along with a step: see Replica::tell.
