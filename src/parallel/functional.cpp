@@ -83,7 +83,13 @@ void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
   {
     const IntraOpThreadsKept kept;
     std::vector<std::jthread> threads;
-    for (int64_t r = 0; r < replicas; ++r) threads.emplace_back(run, r);
+    for (int64_t r = 0; r < replicas; ++r) try {
+        threads.emplace_back(run, r);
+      } catch (const std::system_error& error) {
+        errors[r] = no_thread(error);
+        meeting.stop();
+        break;
+      }
   }
   rethrow_first(errors);
 }

@@ -7,6 +7,7 @@
 #include <ATen/ops/stack.h>
 
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -241,24 +242,29 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
   const IntraOpThreadsKept kept;
   std::vector<std::thread> threads;
-  for (int64_t m = 0; m < team.members(); ++m)
-    threads.emplace_back([&, m] {
-      try {
-        const ReplicaNumerics numerics;
-        const dense::Scope faster_operations;
-        CrewPeers peers(team, m);
-        const PeersScope peers_scope(&peers);
-        const RandomScope random_scope(RandomKey{team.options.seed, kSetupDraws});
-        const TimelineScope timeline(&team.timelines[m]);
-        team.crew->enter(m);
-        team.timelines[m].begin_step(0);
-        Replica me(state_, m);
-        body(me);
-        team.crew->leave(m);
-      } catch (...) {  // the first counts; those that it stopped come after it
-        team.crew->stop(m, std::current_exception());
-      }
-    });
+  const auto run_member = [&](int64_t m) {
+    try {
+      const ReplicaNumerics numerics;
+      const dense::Scope faster_operations;
+      CrewPeers peers(team, m);
+      const PeersScope peers_scope(&peers);
+      const RandomScope random_scope(RandomKey{team.options.seed, kSetupDraws});
+      const TimelineScope timeline(&team.timelines[m]);
+      team.crew->enter(m);
+      team.timelines[m].begin_step(0);
+      Replica me(state_, m);
+      body(me);
+      team.crew->leave(m);
+    } catch (...) {  // the first counts; those that it stopped come after it
+      team.crew->stop(m, std::current_exception());
+    }
+  };
+  for (int64_t m = 0; m < team.members(); ++m) try {
+      threads.emplace_back(run_member, m);
+    } catch (const std::system_error& error) {
+      team.crew->stop(m, no_thread(error));
+      break;
+    }
   for (auto& thread : threads) thread.join();
   for (Timeline& timeline : team.timelines) timeline.close();
   const auto crew = std::move(team.crew);

@@ -2,10 +2,13 @@
 // What a team says to its caller's mistakes, and what becomes of the others when a replica fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/cloneable.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+
+#include <pthread.h>
 
 #include <chrono>
 #include <functional>
@@ -13,6 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/peers.h"
+#include "lockstep/parallel/functional.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/parallel/team.h"
@@ -89,6 +93,34 @@ TEST(TeamErrors, SaysWhatIsWrongWithItsOptions) {
   EXPECT_THAT([] { Team::create({.replicas = 4, .blocks = {3, 1}}); }, message("expected 1 (one a process) with 4"));
   EXPECT_THAT([] { Team::create({.replicas = 1, .devices = "gpu"}); }, message("gpu"));
   EXPECT_EQ(Team::create({.replicas = 8, .devices = "cpu:2"}).describe(), "8 replicas on 2 threads");
+}
+
+TEST(TeamErrors, SaysWhereTheSystemGivesNoThread) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);  // more than there are addresses
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THAT([] { Team::create({.replicas = 2, .devices = "cpu:2"}).run([](Replica& me) { me.barrier(); }); },
+              ThrowsMessage<ReplicaError>(HasSubstr("replica 0: no thread could be started for it")));
+  EXPECT_THAT([] { detail::run_replicas(2, [](int64_t) {}); },
+              ThrowsMessage<ReplicaError>(HasSubstr("replica 0: no thread could be started for it")));
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&usual);
+}
+
+// A network made outside run() is cloned for the replicas, and a clone knows only what Cloneable was told.
+TEST(TeamErrors, RefusesAClassWhoseCloneIsItsBase) {
+  struct Base : torch::nn::Cloneable<Base> {
+    void reset() override { layer = register_module("layer", torch::nn::Linear(2, 2)); }
+    Base() { Base::reset(); }
+    torch::nn::Linear layer = nullptr;
+  };
+  struct Derived : Base {};
+  const auto network = std::make_shared<Derived>();
+  EXPECT_THAT([&] { Team::create({.replicas = 2, .devices = "cpu:2"}).run([&](Replica& me) { me.share(network); }); },
+              ThrowsMessage<ReplicaError>(HasSubstr("expected its own type): make one inside run()")));
 }
 
 TEST(TeamErrors, EndReplicasThatBeginAfterAFailure) {

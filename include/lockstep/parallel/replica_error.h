@@ -5,6 +5,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace lockstep::parallel {
 
@@ -20,6 +21,9 @@ class ReplicaError : public std::runtime_error {
   int64_t replica_;
   std::exception_ptr cause_;
 };
+
+/// What to throw for a replica for which the system gives no thread.
+std::exception_ptr no_thread(const std::system_error& error);
 
 /// Wraps what a replica threw.
 [[noreturn]] void rethrow_of_replica(int64_t replica, const std::exception_ptr& cause);
