@@ -15,6 +15,17 @@ TEST(Error, NamesTheOperationWhatWasGotAndWhatWasExpected) {
   }
 }
 
+TEST(Error, TextKnowsNoLocale) {
+  struct Grouping : std::numpunct<char> {
+    char do_thousands_sep() const override { return '.'; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Grouping));
+  const std::string number = text(1500);
+  std::locale::global(before);
+  EXPECT_EQ(number, "1500");
+}
+
 TEST(Error, ACheckThatHoldsDoesNothing) {
   EXPECT_NO_THROW(require(true, "split", "unused"));
 }

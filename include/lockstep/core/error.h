@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -15,10 +16,11 @@ class Error : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// Joins its arguments as a stream would.
+/// Joins its arguments as a stream would that knows no locale: files and keys are made of it, too.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   (out << ... << parts);
   return std::move(out).str();
 }
