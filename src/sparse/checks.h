@@ -11,6 +11,11 @@ namespace lockstep::sparse {
 /// "Float [100, 32] on cpu", "undefined".
 std::string describe(const at::Tensor& tensor);
 
+/// float16 or bfloat16: what is summed up in float32.
+inline bool is_low_precision(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16;
+}
+
 /// Throws Error unless x is a matrix of floating values with `rows` rows.
 void check_features(const char* operation, const at::Tensor& x, int64_t rows);
 

@@ -121,7 +121,11 @@ CoordinateMapKey CoordinateManager::stride_locked(const CoordinateMapKey& key, c
   const auto known = strided_.find({key, stride});
   if (known != strided_.end()) return known->second;
   const AxisValues out = times(key.tensor_stride, stride);
-  const CoordinateMapKey made = add(find(key)->strided(out), out, key.id);
+  CoordinateMapPtr coarse = find(key)->strided(out);
+  // Stride 4 leads where stride 2 does twice: layers on either way then share keys and kernel maps.
+  const auto there = maps_.find({out, key.id});
+  const bool same = there != maps_.end() && at::equal(there->second->coordinates(), coarse->coordinates());
+  const CoordinateMapKey made = same ? there->first : add(std::move(coarse), out, key.id);
   strided_.emplace(std::pair{key, stride}, made);
   return made;
 }
@@ -151,7 +155,12 @@ CoordinateMapKey CoordinateManager::origin(const CoordinateMapKey& key) {
 CoordinateMapKey CoordinateManager::prune(const CoordinateMapKey& key, const at::Tensor& keep) {
   CoordinateMapPtr pruned = map(key)->pruned(keep);
   const std::lock_guard lock(mutex_);
-  return add(std::move(pruned), key.tensor_stride, key.id.empty() ? "pruned" : key.id + "-pruned");
+  // An id that no map has, on any stride: a transposed layer takes a finer map of its input's id for its own.
+  const std::string name = key.id.empty() ? "pruned" : key.id + "-pruned";
+  std::string id = name;
+  const auto has_id = [&](const auto& entry) { return entry.first.id == id; };
+  for (int number = 1; std::ranges::any_of(maps_, has_id); ++number) id = name + "-" + std::to_string(number);
+  return add(std::move(pruned), key.tensor_stride, id);
 }
 
 CoordinateMapKey CoordinateManager::unite(const std::vector<CoordinateMapKey>& keys) {
@@ -196,9 +205,13 @@ CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, c
   const auto known = expanded_.find({in, geometry});
   if (known != expanded_.end()) return known->second;
   const CoordinateMapKey finer{out, in.id};
-  if (geometry.transposed && !geometry.generative)
+  if (geometry.transposed && !geometry.generative) {
+    // The map that this one was strided from, before any that merely has its id.
+    for (const auto& [from, to] : strided_)
+      if (to == in && from.first.tensor_stride == out) return from.first;
     for (const CoordinateMapKey& there : {finer, CoordinateMapKey{out, ""}})  // that of a map pruned is the whole one's
       if (maps_.count(there)) return there;
+  }
   // in = out + offset for a convolution, out = in + offset for a transposed one.
   std::vector<int64_t> offsets = geometry.region.offsets(geometry.transposed ? out : in.tensor_stride);
   if (!geometry.transposed)

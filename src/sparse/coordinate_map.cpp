@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/parallel_for.h"
 #include "sparse/cuda/coordinates.h"
 #include "sparse/keys.h"
 
@@ -88,13 +89,15 @@ template <class Key>
 void find_rows(const CoordinateMap& map, const int32_t* queries, int64_t count, int64_t* rows) {
   const std::vector<Key>& keys = map.keys().get<Key>();
   const int64_t columns = map.dimension() + 1;
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t* query = queries + i * columns;
-    if (!map.keys().layout.holds(query)) continue;
-    const Key key = map.keys().layout.pack<Key>(query);
-    const auto found = std::lower_bound(keys.begin(), keys.end() - 1, key);
-    if (*found == key) rows[i] = map.row_at(found - keys.begin());
-  }
+  parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t* query = queries + i * columns;
+      if (!map.keys().layout.holds(query)) continue;
+      const Key key = map.keys().layout.pack<Key>(query);
+      const auto found = std::lower_bound(keys.begin(), keys.end() - 1, key);
+      if (*found == key) rows[i] = map.row_at(found - keys.begin());
+    }
+  });
 }
 
 }  // namespace

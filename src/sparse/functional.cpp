@@ -16,17 +16,18 @@
 namespace lockstep::sparse {
 namespace {
 
-RowMapPtr global_rows(const char* operation, const SparseTensor& x, const SparseTensor& global) {
+/// At each point of x the global tensor's row of its batch index.
+at::Tensor spread(const char* operation, const SparseTensor& x, const SparseTensor& global) {
   require(x.manager() == global.manager(), operation, "tensors ", x.to_string(), " and ", global.to_string(),
           " belong to different coordinate managers, expected one");
   const CoordinateMapKey origin = x.manager()->origin(x.key());
   const RowMapPtr map = x.manager()->origin_map(x.key())->transposed();
-  if (global.key() == origin) return map;
-  // Another tensor with one row a batch index will do when its rows are those.
-  const auto same = x.manager()->row_map(global.key(), origin);
+  if (global.key() == origin) return sum_rows(global.features(), map);
+  // Another tensor with one row a batch index will do, whatever their order.
+  const RowMapPtr same = x.manager()->row_map(global.key(), origin);
   require(same->entry_count() == same->out_size() && global.size() == same->out_size(), operation,
           "the global tensor is ", global.to_string(), ", expected one row for each batch index of ", x.to_string());
-  return map;
+  return sum_rows(sum_rows(global.features(), same), map);
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ at::Tensor pool_pairs(const at::Tensor& x, Pooling pooling, const at::Tensor& in
 }
 
 SparseTensor broadcast(const SparseTensor& x, const SparseTensor& global) {
-  return x.with_features(sum_rows(global.features(), global_rows("broadcast", x, global)));
+  return x.with_features(spread("broadcast", x, global));
 }
 SparseTensor broadcast_add(const SparseTensor& x, const SparseTensor& global) {
   return x.with_features(x.features() + broadcast(x, global).features());
@@ -98,6 +99,9 @@ SparseTensor keyed_dropout(const SparseTensor& x, double probability, bool train
 }
 
 SparseTensor instance_norm(const SparseTensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
+  // Squares of float16 overflow from 256 on.
+  if (is_low_precision(x.features().scalar_type()))
+    return instance_norm(x.to(at::kFloat), weight, bias, epsilon).to(x.features().scalar_type());
   const RowMapPtr map = x.manager()->origin_map(x.key());
   const at::Tensor centred = x.features() - sum_rows(mean_rows(x.features(), map), map->transposed());
   const at::Tensor variance = mean_rows(centred * centred, map);

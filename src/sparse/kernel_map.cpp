@@ -171,6 +171,7 @@ const int64_t* KernelMap::tile_bounds(int64_t offset) const {
       for (int64_t k = begin; k < end; ++k)
         cut_tiles(pairs(k).out, pairs(k).count, tiles, outputs.tiles.data() + k * (tiles + 1));
     });
+    outputs.has_tiles = true;
   });
   return outputs.tiles.data() + offset * (tiles + 1);
 }
@@ -219,7 +220,8 @@ int64_t KernelMap::bytes() const {
   int64_t sum = 0;
   if (body_->has_lists)
     for (const PairList& list : body_->lists) sum += list.bytes();
-  for (const Side& one : body_->sides) sum += static_cast<int64_t>(one.tiles.size() * sizeof(int64_t));
+  for (const Side& one : body_->sides)
+    if (one.has_tiles) sum += static_cast<int64_t>(one.tiles.size() * sizeof(int64_t));
   return sum;
 }
 

@@ -30,9 +30,8 @@ at::Tensor sum_rows(const at::Tensor& x, const RowMapPtr& map) {
 
 at::Tensor mean_rows(const at::Tensor& x, const RowMapPtr& map) {
   check_features("mean_rows", x, map->in_size());
-  // Low precision is divided in float32: its own sum could overflow.
-  const bool low = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  if (low) return mean_rows(x.to(at::kFloat), map).to(x.scalar_type());
+  // Its own sum could overflow.
+  if (is_low_precision(x.scalar_type())) return mean_rows(x.to(at::kFloat), map).to(x.scalar_type());
   return row_sum(x, map, std::nullopt) / divisors(x, *map);
 }
 
@@ -62,6 +61,8 @@ at::Tensor put_rows(const at::Tensor& x, const at::Tensor& index, int64_t rows) 
 
 at::Tensor spmm(const at::Tensor& rows, const at::Tensor& columns, const at::Tensor& values, int64_t size,
                 const at::Tensor& x, bool average) {
+  if (average && is_low_precision(x.scalar_type()))
+    return spmm(rows, columns, values.to(at::kFloat), size, x.to(at::kFloat), average).to(x.scalar_type());
   const RowMapPtr map = RowMap::from_entries(rows, columns, size, x.size(0));
   const at::Tensor sum = weigh_rows(x, map, values);
   return average ? sum / divisors(x, *map) : sum;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/ones.h>
@@ -136,13 +135,16 @@ SparseTensor cat(const std::vector<SparseTensor>& tensors) {
 }
 
 SparseTensor stack_sum(const std::vector<SparseTensor>& tensors) {
-  return tensors[0].with_features(stacked("stack_sum", tensors).sum(0));
+  at::Tensor sum = stacked("stack_sum", tensors).sum(0);
+  return tensors[0].with_features(std::move(sum));
 }
 SparseTensor stack_mean(const std::vector<SparseTensor>& tensors) {
-  return tensors[0].with_features(stacked("stack_mean", tensors).mean(0));
+  at::Tensor mean = stacked("stack_mean", tensors).mean(0);
+  return tensors[0].with_features(std::move(mean));
 }
 SparseTensor stack_var(const std::vector<SparseTensor>& tensors) {
-  return tensors[0].with_features(stacked("stack_var", tensors).var(0, /*unbiased=*/false));
+  at::Tensor variance = stacked("stack_var", tensors).var(0, /*unbiased=*/false);
+  return tensors[0].with_features(std::move(variance));
 }
 
 SparseTensor unite(const std::vector<SparseTensor>& tensors) {
@@ -173,10 +175,9 @@ SparseTensor to_sparse(const at::Tensor& dense, bool remove_zeros, CoordinateMan
   }
   order.push_back(1);
   const at::Tensor table = dense.permute(order).reshape({-1, dense.size(1)});
-  const at::Tensor rows =
-      remove_zeros ? at::nonzero(table.detach().ne(0).any(1)).squeeze(1) : at::arange(table.size(0));
-  const at::Tensor points = at::nonzero(at::ones(extents, at::kBool)).to(at::kInt).index_select(0, rows);
-  return {take_rows(table, rows), points, {}, Quantization::none, std::move(manager)};
+  const at::Tensor mask = remove_zeros ? table.detach().ne(0).any(1) : at::ones({table.size(0)}, at::kBool);
+  const at::Tensor points = at::nonzero(mask.view(extents)).to(at::kInt);
+  return {take_rows(table, at::nonzero(mask).squeeze(1)), points, {}, Quantization::none, std::move(manager)};
 }
 
 }  // namespace lockstep::sparse

@@ -48,6 +48,9 @@ at::Tensor quantize(const at::Tensor& features, const CoordinateManager::Inserte
 /// The corners of the grid around real points, with linear weights: entries (row, corner's row).
 InterpolationMap corners(const CoordinateMap& map, const AxisValues& tensor_stride, const at::Tensor& coordinates) {
   const int64_t axes = map.dimension(), count = coordinates.size(0);
+  for (const int64_t step : tensor_stride)
+    require(step > 0, "interpolate", "tensor stride is ", sparse::to_string(tensor_stride),
+            ", expected positive values");
   const at::Tensor given = coordinates.to(at::kDouble).contiguous();
   const double* point = given.const_data_ptr<double>();
   std::vector<int64_t> rows;
@@ -57,6 +60,7 @@ InterpolationMap corners(const CoordinateMap& map, const AxisValues& tensor_stri
   for (int64_t i = 0; i < count; ++i, point += axes + 1)
     for (int64_t bits = 0; bits < int64_t{1} << axes; ++bits) {
       double weight = 1;
+      int32_t* const first = to;
       require(point[0] >= 0 && point[0] <= 2147483647.0, "interpolate", "a batch index is ", point[0],
               ", expected one within int32");
       *to++ = static_cast<int32_t>(point[0]);
@@ -65,15 +69,19 @@ InterpolationMap corners(const CoordinateMap& map, const AxisValues& tensor_stri
         const double share = (point[axis + 1] - low) / step;
         const bool upper = bits >> axis & 1;
         const double value = low + (upper ? step : 0);
-        require(value >= -2147483648.0 && value <= 2147483647.0, "interpolate", "a coordinate is ", point[axis + 1],
-                ", expected one within int32");
         weight *= upper ? share : 1 - share;
-        *to++ = static_cast<int32_t>(value);
+        require(weight == 0 || (value >= -2147483648.0 && value <= 2147483647.0), "interpolate", "a coordinate is ",
+                point[axis + 1], ", expected one within int32");
+        *to++ = weight == 0 ? 0 : static_cast<int32_t>(value);
+      }
+      if (weight == 0) {
+        to = first;
+        continue;
       }
       rows.push_back(i);
       weights.push_back(weight);
     }
-  const at::Tensor found = map.find(corner);
+  const at::Tensor found = map.find(corner.narrow(0, 0, static_cast<int64_t>(rows.size())));
   const at::Tensor kept = at::nonzero(found.ge(0)).squeeze(1);
   RowMapPtr entries = RowMap::from_entries(at::tensor(rows, at::kLong).index_select(0, kept),
                                            found.index_select(0, kept), count, map.size());
@@ -142,7 +150,7 @@ const SparseTensor& SparseTensor::check_finite() const {
 }
 
 std::vector<int64_t> SparseTensor::batch_indices() const {
-  const at::Tensor origins = manager_->map(manager_->origin(key_))->coordinates();
+  const at::Tensor origins = manager()->map(manager_->origin(key_))->coordinates();
   std::vector<int64_t> batches;
   for (int64_t i = 0; i < origins.size(0); ++i)
     batches.push_back(origins.const_data_ptr<int32_t>()[i * origins.size(1)]);

@@ -49,6 +49,11 @@ TensorField::TensorField(at::Tensor features, at::Tensor coordinates, Coordinate
   voxels(AxisValues(manager_->dimension(), 1));
 }
 
+const CoordinateManagerPtr& TensorField::manager() const {
+  require(manager_ != nullptr, "TensorField", "this is TensorField(), expected one with features and coordinates");
+  return manager_;
+}
+
 TensorField TensorField::with_features(at::Tensor features) const {
   check_features("TensorField", features, size());
   TensorField other = *this;

@@ -151,6 +151,15 @@ TEST(Broadcast, GoesRowByRowWithTheBatchEntry) {
   EXPECT_THROW(broadcast_add(x, global_pool(make_doubles(50, 2, 3, 14), Pooling::sum)), Error);
 }
 
+TEST(Broadcast, FindsABatchEntrysRowWhereverItIs) {
+  const SparseTensor x(at::zeros({3, 1}), to_tensor({{0, 1, 1}, {1, 2, 2}, {1, 3, 3}}, 3));
+  for (const int64_t stride : {0, 1}) {
+    const SparseTensor g(at::tensor({100.0F, 200.0F}).view({2, 1}), to_tensor({{1, 0, 0}, {0, 0, 0}}, 3),
+                         {stride, stride}, Quantization::first, x.manager());
+    EXPECT_TRUE(at::equal(broadcast(x, g).features(), at::tensor({200.0F, 100.0F, 100.0F}).view({3, 1})));
+  }
+}
+
 TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
   const SparseTensor x = make_doubles(700, 3, 5, 15);
   at::manual_seed(1);
@@ -175,6 +184,17 @@ TEST(Norm, BatchNormEqualsTorchsAndHasGradients) {
   EXPECT_THROW(torch::autograd::grad({y.sum()}, {leaf}, {}, true, /*create_graph=*/true), Error);
 }
 
+TEST(Norm, StatisticsMayMoveBetweenAnEvaluationAndItsBackwardPass) {
+  const SparseTensor x = make_doubles(60, 2, 3, 15);
+  const at::Tensor mean = at::randn({3}, at::kDouble), var = at::rand({3}, at::kDouble) + 1;
+  at::Tensor weight = at::ones({3}, at::kDouble).requires_grad_(true);
+  const auto evaluate = [&] { return batch_norm(x.features(), weight, {}, mean, var, false, 0.1, 1e-5).sum(); };
+  const at::Tensor first = evaluate(), second = evaluate();
+  const auto expected = torch::autograd::grad({first}, {weight});
+  batch_norm(x.features(), weight, {}, mean, var, true, 0.1, 1e-5);
+  EXPECT_TRUE(at::equal(torch::autograd::grad({second}, {weight})[0], expected[0]));
+}
+
 TEST(Norm, InstanceNormTakesEachBatchEntryOnItsOwn) {
   const SparseTensor x = make_doubles(60, 2, 3, 16);
   const std::vector<at::Tensor> inputs = {x.features(), at::randn({1, 3}, at::kDouble), at::randn({1, 3}, at::kDouble)};
@@ -187,6 +207,15 @@ TEST(Norm, InstanceNormTakesEachBatchEntryOnItsOwn) {
   lockstep::test::expect_gradients(
       [&](const std::vector<at::Tensor>& in) { return instance_norm(x.with_features(in[0]), in[1], in[2]).features(); },
       inputs, 1e-5);
+}
+
+TEST(Norm, InstanceNormTakesLargeValuesInHalfPrecision) {
+  const SparseTensor x = make_doubles(60, 2, 3, 16), large = x * 3000;
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor got = instance_norm(large.to(type), {}, {}).features();
+    EXPECT_EQ(got.scalar_type(), type);
+    EXPECT_TRUE(at::allclose(got.to(at::kDouble), instance_norm(large, {}, {}).features(), 2e-2, 2e-2));
+  }
 }
 
 TEST(Layers, HaveMinkowskiEnginesNamesAndShapes) {

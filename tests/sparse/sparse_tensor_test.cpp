@@ -17,6 +17,7 @@
 #include <set>
 
 #include "lockstep/core/error.h"
+#include "lockstep/sparse/functional.h"
 #include "lockstep/sparse/rows.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"
@@ -181,6 +182,10 @@ TEST(SparseTensor, InterpolatesLinearly) {
   EXPECT_TRUE(at::equal(x.features_at_coordinates(x.coordinates()), x.features()));
   lockstep::test::expect_gradients(
       [&](const std::vector<at::Tensor>& in) { return x.with_features(in[0]).interpolate(points); }, {x.features()});
+  // At a point of the grid no other corner matters, though it lie outside int32.
+  const SparseTensor far(at::ones({1, 1}), to_tensor({{0, 2147483647}}, 2));
+  EXPECT_EQ(far.interpolate(at::tensor({0.0, 2147483647.0}, at::kDouble).view({1, 2})).item<float>(), 1);
+  EXPECT_THROW(global_pool(x, Pooling::sum).interpolate(points), Error);
 }
 
 TEST(SparseTensor, ComputesWithTensors) {
@@ -223,6 +228,12 @@ TEST(SparseTensor, ThatIsNoneIsAnErrorAndNoCrash) {
   EXPECT_THROW(none.coordinates(), Error);
   EXPECT_THROW(none + none, Error);
   EXPECT_THROW(none.features_at_coordinates(to_tensor({{0, 0}}, 2)), Error);
+  EXPECT_THROW(none.dimension(), Error);
+  EXPECT_THROW(none.dense(), Error);
+  EXPECT_THROW(none.batch_indices(), Error);
+  EXPECT_THROW(none.interpolate(at::zeros({1, 2})), Error);
+  EXPECT_THROW(TensorField().sparse(), Error);
+  EXPECT_THROW(stack_sum({}), Error);
 }
 
 TEST(SparseTensor, SaysWhatDoesNotFit) {
@@ -291,6 +302,41 @@ TEST(CoordinateManager, TransposedLayersOfOneTensorMeetAtTheSameFinerCoordinates
   EXPECT_EQ(made, (CoordinateMapKey{{2, 2}, ""}));
   EXPECT_EQ(seed.manager()->out_key(seed.key(), {three, {2, 2}, true}), made);
   EXPECT_NE(seed.manager()->out_key(seed.key(), {three, {2, 2}, true, true}), made);
+}
+
+TEST(CoordinateManager, ATransposedLayerReturnsToTheMapThatItsInputWasStridedFrom) {
+  const auto two = KernelRegion::hypercube({2}, {1});
+  const auto up = [&](const SparseTensor& x, const CoordinateMapKey& key) {
+    return x.manager()->out_key(key, {two, {2}, true});
+  };
+  {  // whose id was taken by a union on the coarse side
+    const SparseTensor a(at::ones({2, 1}), to_tensor({{0, 0}, {0, 2}}, 2));
+    const SparseTensor b(at::ones({2, 1}), to_tensor({{0, 5}, {0, 8}}, 2), {}, Quantization::first, a.manager());
+    a.manager()->unite({a.manager()->stride(a.key(), {2}), a.manager()->stride(b.key(), {2})});
+    const CoordinateMapKey sum = a.manager()->unite({a.key(), b.key()});
+    EXPECT_EQ(up(a, a.manager()->stride(sum, {2})), sum);
+  }
+  {  // or by a tensor that somebody made there
+    const SparseTensor a(at::ones({2, 1}), to_tensor({{0, 0}, {0, 2}}, 2));
+    a.manager()->stride(a.key(), {2});
+    const SparseTensor given(at::ones({1, 1}), to_tensor({{0, 6}}, 2), {2}, Quantization::first, a.manager());
+    const SparseTensor b(at::ones({2, 1}), to_tensor({{0, 5}, {0, 8}}, 2), {}, Quantization::first, a.manager());
+    EXPECT_EQ(up(a, a.manager()->stride(b.key(), {2})), b.key());
+  }
+  {  // and what was pruned to the whole finer map, not to another pruned one
+    const SparseTensor x = make_tensor(50, 1, 1, 2);
+    CoordinateManager& manager = *x.manager();
+    const CoordinateMapKey coarse = manager.stride(x.key(), {2});
+    manager.prune(x.key(), at::arange(x.size()).ge(2));
+    EXPECT_EQ(up(x, manager.prune(coarse, at::arange(manager.size(coarse)).ge(1))), x.key());
+  }
+}
+
+TEST(CoordinateManager, WaysToOneStrideMeet) {
+  const SparseTensor x = make_tensor(50, 2, 1, 2);
+  CoordinateManager& manager = *x.manager();
+  const CoordinateMapKey twice = manager.stride(manager.stride(x.key(), {2, 2}), {2, 2});
+  EXPECT_EQ(manager.stride(x.key(), {4, 4}), twice);
 }
 
 TEST(CoordinateManager, TakesMapsOffTheirGrid) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -86,6 +87,7 @@ class KernelMap : public torch::CustomClassHolder {
     // Made when first asked for.
     std::once_flag tiles_once, rows_once;
     std::vector<int64_t> tiles;
+    std::atomic<bool> has_tiles = false;  // for those who only look
     c10::intrusive_ptr<RowMap> rows;
   };
   struct Body;

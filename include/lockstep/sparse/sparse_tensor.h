@@ -50,7 +50,7 @@ class SparseTensor {
   const CoordinateMapKey& key() const { return key_; }
   const CoordinateManagerPtr& manager() const;
   const AxisValues& tensor_stride() const { return key_.tensor_stride; }
-  int64_t dimension() const { return manager_->dimension(); }
+  int64_t dimension() const { return manager()->dimension(); }
   int64_t size() const { return features_.size(0); }
   int64_t channels() const { return features_.size(1); }
 

@@ -16,8 +16,8 @@ class TensorField {
 
   const at::Tensor& features() const { return features_; }
   const at::Tensor& coordinates() const { return coordinates_; }
-  const CoordinateManagerPtr& manager() const { return manager_; }
-  int64_t dimension() const { return manager_->dimension(); }
+  const CoordinateManagerPtr& manager() const;
+  int64_t dimension() const { return manager()->dimension(); }
   int64_t size() const { return features_.size(0); }
   TensorField with_features(at::Tensor features) const;
 

@@ -77,7 +77,8 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
       variance = moments[2] / std::max(1.0, count);
       move_running_statistics(running_mean, running_var, moments, momentum);
     } else {
-      mean = running_mean.to(at::kDouble);
+      // A copy: the buffer may move before the backward pass.
+      mean = running_mean.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
       variance = running_var.to(at::kDouble);
     }
   }

@@ -47,7 +47,10 @@ class ConvolutionWeightGradient : public Node {
     return {transposed ? sparse::convolution_weight(g, x, map->transposed(), groups)
                        : sparse::convolution_weight(x, g, map, groups)};
   }
-  void release_variables() override { x_.reset_data(); }
+  void release_variables() override {
+    x_.reset_data();
+    call_.map.reset();  // a loss that is kept keeps its nodes
+  }
 
  private:
   ConvolutionCall call_;
@@ -71,7 +74,10 @@ class ConvolutionGradient : public Node {
       dx = sparse::convolution(g, weight, call_.map->transposed(), !call_.transposed, call_.groups);
     return num_outputs() == 1 ? variable_list{dx} : variable_list{dx, g};
   }
-  void release_variables() override { weight_.reset_data(); }
+  void release_variables() override {
+    weight_.reset_data();
+    call_.map.reset();
+  }
 
  private:
   ConvolutionCall call_;
