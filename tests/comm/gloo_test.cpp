@@ -13,6 +13,7 @@
 
 #include "comm/collective_checks.h"
 #include "comm/expect_failure.h"
+#include "comm/transport/staging.h"
 #include "comm/transport/transport_backend.h"
 #include "lockstep/comm/group.h"
 #include "support/threads.h"
@@ -56,6 +57,22 @@ TEST(Gloo, AManyPieceSumIsCanonical) {
     auto tensor = contribution(group.rank(), 9000001, at::kFloat);
     group.all_reduce(tensor).wait();
     EXPECT_TRUE(at::equal(tensor, test::tree_reference(ReduceOp::sum, 3, 9000001, at::kFloat)));
+  });
+}
+
+// As if all tensors lay where the transport does not reach.
+class AllStaged : public StagingTransport {
+  using StagingTransport::StagingTransport;
+  bool reaches(const at::Tensor&) const override { return false; }
+};
+
+TEST(Gloo, CarriesWhatLiesElsewhereAsCopies) {
+  SKIP_WITHOUT_GLOO();
+  const milliseconds timeout(30000);
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  lockstep::test::run_threads(3, [&](int rank) {
+    const auto staged = std::make_shared<AllStaged>(make_gloo_transport(store, rank, 3, "127.0.0.1", timeout));
+    test::check_everything(Group(make_transport_backend(staged, timeout)), 4096);
   });
 }
 

@@ -10,9 +10,13 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "comm/backend.h"
 #include "comm/transport/witness.h"
 #include "lockstep/core/error.h"
 
@@ -34,10 +38,17 @@ auto attempt(int peer, const Start& start) {
 class NcclPending : public Pending {
  public:
   NcclPending(int peer, c10::intrusive_ptr<c10d::Work> work) : peer_(peer), work_(std::move(work)) {}
+  // c10d's own wait with a timeout looks once in many milliseconds, and counts from when the work was made.
   void wait(Clock::time_point deadline) override {
     if (!work_) return;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    attempt(peer_, [&] { return work_->wait(std::max(left, std::chrono::milliseconds(1))); });
+    while (!work_->isCompleted()) {
+      if (Clock::now() >= deadline) throw TransportFailure(peer_, "no answer in time");
+      std::this_thread::sleep_for(std::chrono::microseconds(10));
+    }
+    attempt(peer_, [&] {
+      if (const auto error = work_->exception()) std::rethrow_exception(error);
+      return work_->wait();  // done, so that this only orders the current stream after it
+    });
   }
 
  private:
@@ -51,11 +62,10 @@ class NcclTransport : public Transport {
                 std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    auto options = ProcessGroupNCCL::Options::create();
-    options->timeout = timeout;
-    group_ = c10::make_intrusive<ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>("nccl", store_), rank, size,
-                                                   std::move(options));
-    group_->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_)));
+    // A failure is ours to tell: c10d's watchdog would end the process.
+    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
+    collectives_ = connect("nccl");
+    messages_ = connect("nccl messages");
   }
 
   std::string name() const override { return "nccl"; }
@@ -66,9 +76,9 @@ class NcclTransport : public Transport {
   // NCCL runs the messages of a round as one launch, so their order does not matter.
   std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
                                  uint32_t channel) override {
-    (void)channel;  // NCCL has none: one stream of messages between two ranks
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    const auto group = open_group();
+    const std::lock_guard one_round(round_);
+    const auto group = open_group(channel % 2 == 0 ? collectives_ : messages_);
     const int peer = !receives.empty() ? receives[0].peer : !sends.empty() ? sends[0].peer : -1;
     auto work = attempt(peer, [&] {
       group->startCoalescing();
@@ -93,7 +103,11 @@ class NcclTransport : public Transport {
     options.reduceOp = op == ReduceOp::min             ? c10d::ReduceOp::MIN
                        : op == ReduceOp::max || either ? c10d::ReduceOp::MAX
                                                        : c10d::ReduceOp::SUM;
-    NcclPending(-1, attempt(-1, [&] { return open_group()->allreduce(tensors, options); })).wait(deadline);
+    const auto start = [&] {
+      const std::lock_guard one_round(round_);
+      return open_group(collectives_)->allreduce(tensors, options);
+    };
+    NcclPending(-1, attempt(-1, start)).wait(deadline);
     if (op == ReduceOp::mean) flat.div_(size_);
     return true;
   }
@@ -111,28 +125,42 @@ class NcclTransport : public Transport {
   }
 
   void close() noexcept override {
-    c10::intrusive_ptr<ProcessGroupNCCL> group;
+    GroupPtr groups[2];
     {
       const std::lock_guard lock(mutex_);
-      group.swap(group_);
+      groups[0].swap(collectives_);
+      groups[1].swap(messages_);
     }
-    try {
-      if (group) group->abort();
-    } catch (...) {  // it is going away either way
-    }
+    for (const GroupPtr& group : groups) try {
+        if (group) group->abort();
+      } catch (...) {  // it is going away either way
+      }
   }
 
  private:
+  using GroupPtr = c10::intrusive_ptr<ProcessGroupNCCL>;
+
+  // All members connect at once: a first message between two of them would wait for the others to join it.
+  GroupPtr connect(const char* prefix) const {
+    auto options = ProcessGroupNCCL::Options::create();
+    options->timeout = kLongestWait;  // deadlines are kept here
+    auto group = c10::make_intrusive<ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), rank_,
+                                                       size_, std::move(options));
+    group->setBoundDeviceId(device());
+    group->eagerConnectSingleDevice(device());
+    return group;
+  }
+
   const at::Tensor& on_device(const at::Tensor& tensor) const {
     if (!tensor.is_cuda() || tensor.get_device() != device_)
       fail("nccl", "got a tensor on ", tensor.device(), ", expected one on cuda:", device_);
     return tensor;
   }
 
-  c10::intrusive_ptr<ProcessGroupNCCL> open_group() {
+  GroupPtr open_group(const GroupPtr& group) {
     const std::lock_guard lock(mutex_);
-    if (!group_) throw TransportFailure(-1, "the connection is closed");
-    return group_;
+    if (!group) throw TransportFailure(-1, "the connection is closed");
+    return group;
   }
 
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -141,7 +169,10 @@ class NcclTransport : public Transport {
   const int device_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  c10::intrusive_ptr<ProcessGroupNCCL> group_;
+  // NCCL has no tags: between two ranks it matches in the order of launches. Messages are launched by whoever posts
+  // them, collectives by the executor; what is launched by two threads has a communicator each.
+  GroupPtr collectives_, messages_;
+  std::mutex round_;  // what a round has gathered so far is kept in the group, for one thread
 };
 
 }  // namespace

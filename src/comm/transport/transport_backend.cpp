@@ -8,6 +8,7 @@
 #include "comm/transport/algorithms.h"
 #include "comm/transport/counting.h"
 #include "comm/transport/executor.h"
+#include "comm/transport/staging.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::comm {
@@ -150,7 +151,7 @@ class TransportBackend : public Backend {
 
 std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport,
                                                 std::chrono::milliseconds timeout) {
-  return std::make_shared<TransportBackend>(std::move(transport), timeout);
+  return std::make_shared<TransportBackend>(std::make_shared<StagingTransport>(std::move(transport)), timeout);
 }
 
 }  // namespace lockstep::comm

@@ -2,8 +2,10 @@
 #include "sparse/cuda/on_stream.h"
 
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+
+#include <cstring>
 
 #include "sparse/keys.h"
 
@@ -25,8 +27,11 @@ void OnStream::use() const {
 template <class T>
 at::Tensor upload(const T* data, int64_t count, at::ScalarType type, at::Device device) {
   const int64_t size = count * static_cast<int64_t>(sizeof(T) / c10::elementSize(type));
-  // Copies from pageable memory are over when the call returns.
-  return at::from_blob(const_cast<T*>(data), {size}, type).to(device, type, /*non_blocking=*/false, /*copy=*/true);
+  // Of pageable memory a copy would wait for all that the stream holds. Pinned memory is libtorch's, which does not
+  // use it again before the copy is over.
+  const at::Tensor staged = at::empty({size}, at::TensorOptions(type).pinned_memory(device.is_cuda()));
+  if (count > 0) std::memcpy(staged.mutable_data_ptr(), data, count * sizeof(T));
+  return staged.to(device, type, /*non_blocking=*/true, /*copy=*/true);
 }
 template at::Tensor upload(const int32_t*, int64_t, at::ScalarType, at::Device);
 template at::Tensor upload(const int64_t*, int64_t, at::ScalarType, at::Device);

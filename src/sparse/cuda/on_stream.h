@@ -23,7 +23,7 @@ class OnStream {
   mutable at::cuda::CUDAEvent filled_;
 };
 
-/// A copy on a device of what the CPU holds; it is complete when this returns.
+/// A copy on a device of what the CPU holds, made by the current stream; `data` may go when this returns.
 template <class T>
 at::Tensor upload(const T* data, int64_t count, at::ScalarType type, at::Device device);
 
