@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -33,17 +34,25 @@ void check_range(const char* name, double value, double least, double most) {
           most < 1e15 || value > most ? text(least, " to ", most) : text(least, " or more"));
 }
 
-// An option that the update rule does not look at would be of no effect, and nobody would know.
-void check_optimizer(const Config& config) {
+// An option that the update rule or the schedule does not look at would be of no effect, and nobody would know.
+void check_uses(const Config& config) {
   const Config usual;
-  const auto check_use = [&](const char* name, bool is_set, const std::vector<std::string>& users) {
-    require(!is_set || std::ranges::count(users, config.optimizer) > 0, "train", name, " is set, and ",
-            config.optimizer, " has none, expected it with ", joined(users), " alone");
+  const auto check_use = [](const std::string& chosen, const char* name, bool is_set,
+                            const std::vector<std::string>& users) {
+    require(!is_set || std::ranges::count(users, chosen) > 0, "train", name, " is set, and ", chosen,
+            " has none, expected it with ", joined(users), " alone");
   };
-  check_use("momentum", config.momentum != usual.momentum, {"sgd", "rmsprop", "lars"});
-  check_use("nesterov", config.nesterov, {"sgd"});
-  check_use("beta1", config.beta1 != usual.beta1, {"adam", "adamw", "lamb"});
-  check_use("beta2", config.beta2 != usual.beta2, {"adam", "adamw", "lamb"});
+  const std::string &rule = config.optimizer, &schedule = config.schedule;
+  check_use(rule, "momentum", config.momentum > 0, {"sgd", "rmsprop", "lars"});
+  check_use(rule, "nesterov", config.nesterov, {"sgd"});
+  check_use(rule, "beta1", config.beta1 != usual.beta1, {"adam", "adamw", "lamb"});
+  check_use(rule, "beta2", config.beta2 != usual.beta2, {"adam", "adamw", "lamb"});
+  check_use(rule, "eps", config.eps > 0, {"adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"});
+  check_use(schedule, "decay-every", config.decay_every != usual.decay_every, {"step"});
+  check_use(schedule, "gamma", config.gamma != usual.gamma, {"step", "multi-step"});
+  check_use(schedule, "milestones", !config.milestones.empty(), {"multi-step"});
+  check_use(schedule, "power", config.power != usual.power, {"polynomial"});
+  check_use(schedule, "least", config.least != usual.least, {"cosine", "polynomial"});
 }
 
 }  // namespace
@@ -90,6 +99,8 @@ std::vector<std::string> read_toml(Config& config, const std::string& content, c
 }
 
 std::vector<std::string> read_toml_file(Config& config, const std::string& file) {
+  require(!std::filesystem::is_directory(file), "config", "'", file,
+          "' is a folder, expected a file of options (NAME = VALUE), such as the config.toml of a run");
   std::ifstream in(file, std::ios::binary);
   require(in.good(), "config", "'", file, "' can't be opened, expected a file of options (NAME = VALUE)");
   const std::string content{std::istreambuf_iterator<char>(in), {}};
@@ -99,43 +110,44 @@ std::vector<std::string> read_toml_file(Config& config, const std::string& file)
 void check(const Config& config) {
   Config copy = config;
   for (const Field& field : fields_of(copy)) check_choice(field);
-  check_optimizer(config);
-  constexpr double kMost = 1e18;
+  constexpr double kMost = 1e18, kMostEpochs = 1e9, kMostMetres = 1e9, kMostWorkers = 1024;
   for (const auto& [name, value] : {std::pair("accumulate", config.accumulate), {"image-size", config.image_size}})
     check_range(name, static_cast<double>(value), 1, kMost);
   for (const auto& [name, value] : {std::pair("batch", config.batch),
                                     {"evaluate-batch", config.evaluate_batch},
                                     {"replicas", config.replicas},
-                                    {"epochs", config.epochs},
                                     {"steps", config.steps},
                                     {"examples", config.examples},
                                     {"test-examples", config.test_examples},
                                     {"save-every", config.save_every},
                                     {"log-every", config.log_every},
-                                    {"evaluate-every", config.evaluate_every},
-                                    {"workers", config.workers}})
+                                    {"evaluate-every", config.evaluate_every}})
     check_range(name, static_cast<double>(value), 0, kMost);
-  for (const auto& [name, value] : {std::pair("lr", config.lr),
-                                    {"momentum", config.momentum},
-                                    {"eps", config.eps},
-                                    {"clip", config.clip},
-                                    {"clip-value", config.clip_value},
-                                    {"warmup", config.warmup},
-                                    {"power", config.power}})
+  check_range("epochs", static_cast<double>(config.epochs), 0, kMostEpochs);
+  check_range("workers", static_cast<double>(config.workers), 0, kMostWorkers);
+  for (const auto& [name, value] :
+       {std::pair("lr", config.lr), {"clip", config.clip}, {"clip-value", config.clip_value}, {"power", config.power}})
     check_range(name, value, 0, kMost);
+  for (const auto& [name, value] :
+       {std::pair("weight-decay", config.weight_decay), {"momentum", config.momentum}, {"eps", config.eps}})
+    if (value != -1) check_range(name, value, 0, kMost);  // the optimiser's usual one
+  check_range("warmup", config.warmup, 0, kMostEpochs);
   for (const auto& [name, value] : {std::pair("label-smoothing", config.label_smoothing),
                                     {"least", config.least},
                                     {"beta1", config.beta1},
                                     {"beta2", config.beta2},
                                     {"gamma", config.gamma}})
     check_range(name, value, 0, 1);
-  if (config.weight_decay != Config{}.weight_decay) check_range("weight-decay", config.weight_decay, 0, kMost);
-  require(config.voxel > 0, "train", "voxel is ", config.voxel, ", expected a length in metres, above 0");
-  require(config.decay_every > 0, "train", "decay-every is ", config.decay_every, ", expected epochs, more than 0");
+  require(config.voxel > 0 && config.voxel <= kMostMetres, "train", "voxel is ", config.voxel,
+          ", expected a length in metres, above 0");
+  require(config.decay_every > 0 && config.decay_every <= kMostEpochs, "train", "decay-every is ", config.decay_every,
+          ", expected epochs, more than 0");
+  for (const double epoch : config.milestones) check_range("one of milestones", epoch, 0, kMostEpochs);
   require(std::ranges::is_sorted(config.milestones), "train", "milestones are not in order, expected ascending epochs");
   require(config.schedule != "multi-step" || !config.milestones.empty(), "train",
           "schedule is multi-step without milestones, expected some, as in --milestones 30,60,90");
   require(config.epochs > 0 || config.steps > 0, "train", "epochs and steps are both 0, expected one of them");
+  check_uses(config);
 }
 
 bool begins_with_file(const Config& config) {

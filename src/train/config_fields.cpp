@@ -76,7 +76,7 @@ void add_optimizer(std::vector<Field>& out, Config& c) {
                  {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"},
                  &c.optimizer});
   out.push_back({"lr", kOptimizer, "The learning rate; default: the optimiser's usual one", true, {}, &c.lr});
-  out.push_back({"momentum", kOptimizer, "Of sgd, rmsprop and lars", true, {}, &c.momentum});
+  out.push_back({"momentum", kOptimizer, "Of sgd, rmsprop and lars; default: 0, of lars 0.9", true, {}, &c.momentum});
   out.push_back({"nesterov", kOptimizer, "Nesterov's momentum, of sgd", true, {}, &c.nesterov});
   out.push_back({"weight-decay", kOptimizer, "Default: the optimiser's usual one", true, {}, &c.weight_decay});
   out.push_back({"beta1", kOptimizer, "Of adam, adamw and lamb", true, {}, &c.beta1});

@@ -108,13 +108,26 @@ std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed) {
 
 void settle_rule(Config& config) {
   if (config.lr == 0) config.lr = usual_lr(config.optimizer);
-  if (config.optimizer == "lars" && config.momentum == 0) config.momentum = parallel::Lars{}.momentum;
   const auto settle = [&](const auto& usual) {
+    double momentum = 0, eps = 0;  // of a rule that has none
+    if constexpr (requires { usual.momentum; }) momentum = usual.momentum;
+    if constexpr (requires { usual.eps; }) eps = usual.eps;
     if (config.weight_decay < 0) config.weight_decay = usual.weight_decay;
-    if constexpr (requires { usual.eps; })
-      if (config.eps == 0) config.eps = usual.eps;
+    if (config.momentum < 0) config.momentum = momentum;
+    if (config.eps < 0) config.eps = eps;
   };
   std::visit(settle, usual_rule(config.optimizer));
+}
+
+Config config_of(const Checkpoint& checkpoint) {
+  Config config;
+  read_toml(config, checkpoint.config, "the checkpoint's configuration");
+  // Older ones left the rule open, and their 0 was the optimiser's usual number.
+  if (config.weight_decay < 0)
+    for (double* number : {&config.momentum, &config.eps})
+      if (*number == 0) *number = -1;
+  settle_rule(config);
+  return config;
 }
 
 std::string broadcast_text(const std::string& mine, const comm::Group& group) {
@@ -233,6 +246,10 @@ data::Order Plan::order() const {
   if (task.order) return *task.order;
   return config.order == "sequential" ? data::Order::sequential(task.train->size())
                                       : data::Order::shuffled(task.train->size(), config.seed);
+}
+
+double Plan::epochs(const Cursor& cursor) const {
+  return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.batch) / static_cast<double>(batches_per_epoch);
 }
 
 parallel::Rule Plan::rule() const {

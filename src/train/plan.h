@@ -34,11 +34,16 @@ struct Plan {
   parallel::OptimizerOptions optimizer_options() const;
   parallel::Schedule schedule() const;
   data::Order order() const;
+  /// Passes over the data done, with the part of the one that runs.
+  double epochs(const Cursor& cursor) const;
 };
 
 /// What is left open of the update rule becomes its usual number, so that nobody has to know these who reads
 /// config.toml.
 void settle_rule(Config& config);
+
+/// The configuration that a checkpoint was written with, no default left open.
+Config config_of(const Checkpoint& checkpoint);
 
 /// A network for looking at: what the replicas make later draws the same numbers.
 std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed);

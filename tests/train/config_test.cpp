@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "lockstep/core/error.h"
 
 namespace lockstep::train {
@@ -87,6 +89,33 @@ TEST(Config, ChoicesAndRangesAreCheckedWithTheNearestName) {
   refuse({.optimizer = "lars", .nesterov = true}, "nesterov is set");
   refuse({.beta1 = 0.5}, "beta1 is set, and sgd has none, expected it with adam, adamw or lamb");
   refuse({.epochs = 0}, "epochs and steps are both 0");
+  refuse({.eps = 1e-3}, "eps is set, and sgd has none");
+  refuse({.schedule = "cosine", .gamma = 0.5},
+         "gamma is set, and cosine has none, expected it with step or multi-step");
+  refuse({.milestones = {1, 2}}, "milestones is set, and constant has none");
+  refuse({.schedule = "step", .power = 2}, "power is set, and step has none");
+  refuse({.schedule = "step", .least = 0.1}, "least is set, and step has none, expected it with cosine or polynomial");
+  refuse({.decay_every = 2}, "decay-every is set, and constant has none");
+  check({.optimizer = "adam", .momentum = 0, .eps = 0});
+}
+
+TEST(Config, NumbersBeyondAllSenseAreRefused) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto refuse = [](const Config& config, const std::string& message) {
+    EXPECT_THAT([&] { check(config); }, ThrowsMessage<Error>(HasSubstr(message)));
+  };
+  refuse({.schedule = "step", .decay_every = kInf}, "decay-every is inf");
+  for (const double epoch : {kInf, kNan, -3.0})
+    refuse({.schedule = "multi-step", .milestones = {epoch}}, text("one of milestones is ", epoch, ", expected 0 to"));
+  refuse({.voxel = kInf}, "voxel is inf");
+  refuse({.epochs = 1'000'000'000'000'000'000}, "epochs is 1e+18, expected 0 to 1e+09");
+  refuse({.warmup = 1e10}, "warmup is 1e+10");
+  refuse({.workers = int64_t{1} << 32}, "workers is 4.29497e+09, expected 0 to 1024");
+}
+
+TEST(Config, AFolderIsNoFileOfOptions) {
+  Config config;
+  EXPECT_THAT([&] { read_toml_file(config, "/tmp"); }, ThrowsMessage<Error>(HasSubstr("'/tmp' is a folder, expected")));
 }
 
 TEST(Config, EveryOptionHasANameAHelpAndItsOwnPlace) {
@@ -114,7 +143,7 @@ TEST(Config, APresetFillsOnlyWhatNobodyHasSet) {
   Config adam{.optimizer = "adam"};
   apply_preset(adam, "best", {"optimizer"});
   EXPECT_EQ(adam.optimizer, "adam");
-  EXPECT_EQ(adam.momentum, 0);
+  EXPECT_EQ(adam.momentum, -1);
   EXPECT_EQ(adam.lr, 0);  // the optimiser's usual one
   EXPECT_EQ(adam.schedule, "cosine");
   check(adam);

@@ -300,8 +300,13 @@ TEST(Trainer, WritesDownTheNumbersThatTheOptimiserUses) {
   EXPECT_EQ(given.eps, 1e-3);
   recipe = config();
   recipe.optimizer = "lars";
-  recipe.momentum = 0;
+  recipe.momentum = -1;
   EXPECT_EQ(Trainer(recipe, task()).config().momentum, 0.9);
+  recipe.momentum = 0;
+  recipe.eps = 0;
+  const Config zero = Trainer(recipe, task()).config();
+  EXPECT_EQ(zero.momentum, 0);
+  EXPECT_EQ(zero.eps, 0);
   Checkpoint open;  // as older ones are
   open.config = "optimizer = \"adamw\"\nweight-decay = -1\neps = 0\n";
   EXPECT_NO_THROW(resumed_config(settled, {"weight-decay", "eps"}, open));

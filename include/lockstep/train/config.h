@@ -40,13 +40,13 @@ struct Config {
 
   // The optimiser.
   std::string optimizer = "sgd";
-  double lr = 0;  // 0: the optimiser's usual one
-  double momentum = 0;
+  double lr = 0;         // 0: the optimiser's usual one
+  double momentum = -1;  // -1: the optimiser's usual one
   bool nesterov = false;
   double weight_decay = -1;  // -1: the optimiser's usual one
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double eps = 0;  // 0: the optimiser's usual one
+  double eps = -1;  // -1: the optimiser's usual one
   double clip = 0;
   double clip_value = 0;
   double label_smoothing = 0;
