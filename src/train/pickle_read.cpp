@@ -116,15 +116,17 @@ class Unpickler {
   void build();
   void load_storage();
   Ref rebuild_tensor(const std::vector<Ref>& arguments);
+  void count(size_t text_bytes);
   std::vector<int64_t> sizes(const Object& tuple) const;
   int64_t integer(const Object& object) const;
   const std::string& string(const Object& object) const;
-  Value to_value(const Object& object, int depth) const;
+  Value to_value(const Object& object, int depth);
 
   std::span<const std::byte> bytes_;
   const ReadStorage& read_storage_;
   const std::string& name_;
   size_t at_ = 0;
+  size_t values_ = 0;  // made of the objects so far
   std::vector<Ref> stack_;
   std::unordered_map<uint32_t, Ref> memo_;
 };
@@ -262,8 +264,11 @@ void Unpickler::load_storage() {
   push(object);
 }
 
+// (storage, offset, sizes, strides, requires_grad, backward_hooks, metadata); the last only where there is some.
 Ref Unpickler::rebuild_tensor(const std::vector<Ref>& arguments) {
   check(arguments.size() >= 4 && arguments[0]->kind == Object::Kind::storage, "describes a tensor without a storage");
+  check(arguments.size() < 7 || arguments[6]->items.empty(),
+        "holds a conjugated or negated view, expected its values: save tensor.resolve_conj().resolve_neg()");
   const Object& from = *arguments[0];
   const int64_t offset = integer(*arguments[1]);
   const auto shape = sizes(*arguments[2]), strides = sizes(*arguments[3]);
@@ -302,8 +307,18 @@ const std::string& Unpickler::string(const Object& object) const {
   return *held;
 }
 
-Value Unpickler::to_value(const Object& object, int depth) const {
+// What the memo holds once may stand in many places, and becomes a value in each: lists of lists of lists explode.
+void Unpickler::count(size_t text_bytes) {
+  constexpr size_t kValuesPerByte = 16, kAnyway = 1000, kTextOfOne = 64;
+  values_ += 1 + text_bytes / kTextOfOne;
+  check(values_ <= kValuesPerByte * bytes_.size() + kAnyway, "repeats its values without end, expected at most ",
+        kValuesPerByte, " a byte of its pickle");
+}
+
+Value Unpickler::to_value(const Object& object, int depth) {
   check(depth < kDeepest, "nests more than ", kDeepest, " values");
+  const auto* held = std::get_if<std::string>(&object.value.held);
+  count(held == nullptr ? 0 : held->size());
   if (object.kind == Object::Kind::plain) return object.value;
   if (object.kind == Object::Kind::list) {
     Value::List list;
@@ -316,6 +331,7 @@ Value Unpickler::to_value(const Object& object, int depth) const {
   Value::Dict dict;
   for (size_t i = 0; i < object.items.size(); i += 2) {
     const auto& key = object.items[i]->value;
+    count(std::holds_alternative<std::string>(key.held) ? string(*object.items[i]).size() : 0);
     if (const auto* number = std::get_if<int64_t>(&key.held))  // optimisers number their parameters
       dict.push_back({std::to_string(*number), to_value(*object.items[i + 1], depth + 1)});
     else

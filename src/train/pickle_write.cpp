@@ -20,7 +20,8 @@ std::string_view storage_name(c10::ScalarType type) {
 
 // A tensor whose storage is all its own elements, in order.
 at::Tensor packed(const at::Tensor& tensor) {
-  const auto here = tensor.detach().cpu().contiguous();
+  // A conjugated or negated view has the bytes of its base.
+  const auto here = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
   const bool whole = here.storage_offset() == 0 && here.storage().nbytes() == here.nbytes();
   return whole ? here : here.clone(at::MemoryFormat::Contiguous);
 }

@@ -57,8 +57,10 @@ class Archive {
       : name_(name), reader_(std::make_shared<MemoryAdapter>(bytes)) {
     if (reader_.hasRecord("byteorder")) {
       const auto [order, size] = reader_.getRecord("byteorder");
-      require(std::string(static_cast<const char*>(order.get()), size) == "little", "read_tensor_file", "'", name,
+      const std::string_view word(static_cast<const char*>(order.get()), size);
+      require(word != "big", "read_tensor_file", "'", name,
               "' was written on a big-endian machine, expected a little-endian one");
+      if (word != "little") damaged(name, "has damaged bytes in 'byteorder'");
     }
     if (!reader_.hasRecord(kChecksums)) return;
     const auto [lines, size] = reader_.getRecord(kChecksums);

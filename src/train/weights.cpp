@@ -54,7 +54,7 @@ std::string hash_of(const Tensors& weights) {
   for (const auto& [name, tensor] : weights) {
     const std::string head = text(name, '\0', tensor.scalar_type(), tensor.sizes(), '\0');
     sha.update(head.data(), head.size());
-    const auto bytes = tensor.detach().cpu().contiguous();
+    const auto bytes = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
     sha.update(bytes.const_data_ptr(), bytes.nbytes());
   }
   return sha.hex();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's side of the test of files: tensor_file.py check|save|state_dict|objects FILE."""
+"""Python's side of the test of files: tensor_file.py check|save|state_dict|objects|conjugated FILE."""
 
 import sys
 
@@ -61,4 +61,8 @@ def objects(path: str) -> None:
     torch.save(torch.nn.Linear(2, 2), path)
 
 
-{"check": check, "save": save, "state_dict": state_dict, "objects": objects}[sys.argv[1]](sys.argv[2])
+def conjugated(path: str) -> None:
+    torch.save({"a": torch.tensor([1 + 2j]).conj()}, path)
+
+
+{"check": check, "save": save, "state_dict": state_dict, "objects": objects, "conjugated": conjugated}[sys.argv[1]](sys.argv[2])

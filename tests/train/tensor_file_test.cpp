@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -23,6 +24,7 @@
 
 #include "lockstep/train/weights.h"
 #include "support/temporary_folder.h"
+#include "train/pickle.h"
 
 namespace lockstep::train {
 namespace {
@@ -111,6 +113,30 @@ TEST(TensorFile, WritesOfAViewOnlyWhatItShows) {
   EXPECT_LT(std::filesystem::file_size(folder.file("a.pt")), 4000u);
 }
 
+TEST(TensorFile, WritesTheValuesOfConjugatedAndNegatedViews) {
+  const TemporaryFolder folder;
+  const auto tensor = at::rand({3}, at::kComplexFloat);
+  write_tensor_file(folder.file("a.pt"), {Value::Dict{{"a", {tensor.conj()}}, {"b", {at::imag(tensor.conj())}}}});
+  const Value read = read_tensor_file(folder.file("a.pt"));
+  EXPECT_TRUE(at::equal(read.at("a").as<at::Tensor>("a"), tensor.conj().resolve_conj()));
+  EXPECT_TRUE(at::equal(read.at("b").as<at::Tensor>("b"), -at::imag(tensor)));
+  EXPECT_EQ(hash_of({{"a", tensor.conj()}}), hash_of({{"a", tensor.conj().resolve_conj()}}));
+}
+
+// Each list holds the one before it nine times: 9^12 values in some hundred bytes.
+TEST(TensorFile, ValuesThatRepeatWithoutEndAreRefused) {
+  std::string pickled = "\x80\x02]";
+  for (char slot = 0; slot < 12; ++slot) {
+    pickled += text('q', slot, "](");
+    for (int copy = 0; copy < 9; ++copy) pickled += text('h', slot);
+    pickled += 'e';
+  }
+  pickled += '.';
+  const auto none = [](const std::string&, size_t) { return c10::Storage(); };
+  EXPECT_THAT(message_of<Error>([&] { unpickle(std::as_bytes(std::span(pickled)), none, "bomb.pt"); }),
+              HasSubstr("'bomb.pt' repeats its values without end"));
+}
+
 TEST(TensorFile, CutShortAnywhereIsDamaged) {
   const TemporaryFolder folder;
   write_tensor_file(folder.file("a.pt"), sample());
@@ -129,8 +155,8 @@ TEST(TensorFile, AChangedByteOfATensorOrThePickleIsDamaged) {
   const TemporaryFolder folder;
   const auto tensor = at::full({100}, 3.25, at::kFloat);
   write_tensor_file(folder.file("a.pt"), {Value::Dict{{"needle", {tensor}}}});
-  for (const std::string& part :
-       {std::string(static_cast<const char*>(tensor.const_data_ptr()), 64), std::string("needle")}) {
+  for (const std::string& part : {std::string(static_cast<const char*>(tensor.const_data_ptr()), 64),
+                                  std::string("needle"), std::string("little")}) {
     std::string bytes = bytes_of(folder.file("a.pt"));
     const size_t at = bytes.find(part);
     ASSERT_NE(at, std::string::npos);
@@ -196,6 +222,12 @@ TEST_F(WithPython, SavesWhatIsReadHere) {
   EXPECT_EQ(read.at("numbers").at("3").as<double>("3"), 0.5);
   EXPECT_EQ(read.at("shape").as<Value::List>("shape").size(), 2u);
   EXPECT_THAT(message_of<Error>([&] { weights_in(read, "python.pt"); }), HasSubstr("expected a checkpoint"));
+}
+
+TEST_F(WithPython, ViewsThatAreConjugatedOrNegatedAreRefused) {
+  ASSERT_EQ(python("conjugated", folder_.file("a.pt")), 0);
+  EXPECT_THAT(message_of<Error>([&] { read_tensor_file(folder_.file("a.pt")); }),
+              HasSubstr("a conjugated or negated view, expected its values"));
 }
 
 TEST_F(WithPython, StateDictsAreReadAndHashedAlike) {
