@@ -6,6 +6,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "data/cloud_reader.h"
@@ -38,6 +39,16 @@ bool is_free(const at::Tensor& tensor) {
   own.reset();
   storage = {};
   return free;
+}
+
+/// How many examples have a class; where an example has many targets, parts of them count.
+double labelled(const Batch& batch) {
+  if (batch.count == 0) return 0;
+  const std::span<const int64_t> targets(batch.targets.const_data_ptr<int64_t>(),
+                                         static_cast<size_t>(batch.targets.numel()));
+  const auto known = std::ranges::count_if(targets, [](int64_t target) { return target >= 0; });
+  const int64_t target_numel = batch.targets.numel() / batch.targets.size(0);
+  return static_cast<double>(known) / static_cast<double>(target_numel);
 }
 
 /// Rows past those that count repeat the share's own, so that what is computed of them is nothing unusual.
@@ -153,7 +164,6 @@ class RowReader : public ShareReader {
     const Span positions = plan().positions(batch.at.step, replica);
     const int64_t rows = plan().rows(batch.at.step, replica);
     batch.count = positions.size();
-    batch.weight = static_cast<double>(batch.count);
     BufferPool::Buffers buffers = pool_.take(rows);
     batch.ids = std::move(buffers.ids);
     batch.inputs = std::move(buffers.inputs);
@@ -163,6 +173,7 @@ class RowReader : public ShareReader {
     pipeline_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
                    batch.targets.mutable_data_ptr<int64_t>(), scratch);
     pad(batch, rows);
+    batch.weight = labelled(batch);
     return batch;
   }
 

@@ -26,6 +26,7 @@ namespace {
 
 constexpr int64_t kLinesPerEpoch = 10;
 constexpr int64_t kSamples = 24;
+constexpr double kSecondsBetweenCurves = 3;  // all replicas wait for a drawing
 
 // What the layers below call a caller's mistake is a full disk here.
 template <class Call>
@@ -82,10 +83,7 @@ report::ProgressOptions progress_options(const Plan& plan) {
 bool has_one_recipe(const Plan& plan, const std::optional<Checkpoint>& start) {
   if (plan.config.reduce == "ring" || plan.task.order) return false;
   if (!start) return true;
-  Config before;
-  read_toml(before, start->config, "the checkpoint's configuration");
-  settle_rule(before);
-  return recipe_toml(before) == recipe_toml(plan.config);
+  return read_progress(start->extra).one_recipe && recipe_toml(config_of(*start)) == recipe_toml(plan.config);
 }
 
 std::string recipe_hash(const Plan& plan) {
@@ -131,9 +129,7 @@ Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
       progress_(progress_options(plan)),
       summary_(begin_summary(plan, start)) {
   const int64_t step = start ? start->cursor.step : 0;
-  if (start) seconds_before_ = read_progress(start->extra).seconds;
-  if (start) saved_step_ = step;
-  line_began_ = seconds_before_;
+  if (start) go_on(*start);
   if (plan.config.out.empty()) return;
   writing([&] {
     const report::RunFolder folder{plan.config.out};
@@ -155,6 +151,27 @@ Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
 }
 
 Recorder::~Recorder() = default;
+
+// The figures stay those of before until there are new ones.
+void Recorder::go_on(const Checkpoint& start) {
+  const Progress progress = read_progress(start.extra);
+  seconds_before_ = drawn_at_ = progress.seconds;
+  line_began_ = progress.seconds - progress.line_seconds;
+  saved_step_ = summary_.steps = start.cursor.step;
+  summary_.epochs = plan_.epochs(start.cursor);
+  const report::RunFolder folder{plan_.config.out};
+  if (plan_.config.out.empty() || !std::filesystem::exists(folder.summary())) return;
+  try {
+    const report::Summary before = report::read_summary(folder.summary());
+    if (before.steps > start.cursor.step) return;  // what it tells of is trained again
+    for (const auto member :
+         {&report::Summary::train_loss, &report::Summary::train_accuracy, &report::Summary::test_loss,
+          &report::Summary::test_accuracy, &report::Summary::test_mean_iou, &report::Summary::examples_per_second})
+      summary_.*member = before.*member;
+  } catch (const Error& error) {
+    log_warning(error.what(), "; the run goes on with a new one");
+  }
+}
 
 double Recorder::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
@@ -180,7 +197,20 @@ void Recorder::write(const report::Metrics& metrics) {
   files_->all.push_back(metrics);
 }
 
+bool Recorder::holds_test_of(int64_t step) const {
+  return files_ != nullptr && !files_->all.empty() && files_->all.back().split == report::Split::test &&
+         files_->all.back().step == step;
+}
+
+void Recorder::draw_curves() {
+  if (!plan_.config.curves) return;
+  report::write_curves(files_->folder, files_->all);
+  drawn_at_ = seconds();
+}
+
 bool Recorder::step(const StepReport& report, const Sums& line) {
+  summary_.steps = report.cursor.step;
+  summary_.epochs = report.epochs;
   if (files_ != nullptr && files_->checkpoints.failed()) finish_saving();
   examples_ += report.examples;
   progress_.update({.step = report.cursor.step,
@@ -199,8 +229,6 @@ bool Recorder::step(const StepReport& report, const Sums& line) {
   if (line.steps > 0) metrics.phases = report::Phases(line.phases) /= static_cast<double>(line.steps);
   if (plan_.config.clip > 0) metrics.gradient_norm = report.gradient_norm;
   line_began_ = metrics.seconds;
-  summary_.steps = report.cursor.step;
-  summary_.epochs = report.epochs;
   summary_.train_loss = metrics.loss;
   summary_.train_accuracy = metrics.accuracy;
   summary_.examples_per_second = metrics.examples_per_second;
@@ -214,22 +242,23 @@ void Recorder::epoch(const EpochReport& report) {
     summary_.train_accuracy = report.train_accuracy;
   }
   if (report.test) {
-    auto metrics = metrics_of(report::Split::test, report.cursor, summary_.epochs);
+    auto metrics = metrics_of(report::Split::test, report.cursor, plan_.epochs(report.cursor));
     metrics.loss = summary_.test_loss = report.test->loss;
     metrics.accuracy = summary_.test_accuracy = report.test->accuracy;
     metrics.mean_iou = summary_.test_mean_iou = report.test->mean_iou;
     metrics.class_iou = report.test->class_iou;
-    write(metrics);
-    line_began_ = seconds();  // evaluation is no part of the training's speed
+    // A run that had ended, and is resumed, is evaluated again.
+    if (!holds_test_of(report.cursor.step)) write(metrics);
   }
   if (files_ != nullptr)
     writing([&] {
-      if (plan_.config.curves) report::write_curves(files_->folder, files_->all);
+      if (seconds() - drawn_at_ >= kSecondsBetweenCurves) draw_curves();
       if (report.test && report.test->confusion.defined()) write_confusion(report.test->confusion);
       write_summary("running");
     });
   progress_.line(line_of(report));
   if (on_epoch_) on_epoch_(report);
+  line_began_ = seconds();  // evaluating and drawing are no part of the training's speed
 }
 
 void Recorder::write_confusion(const at::Tensor& matrix) const {
@@ -273,11 +302,15 @@ void Recorder::samples(models::Classifier& network, c10::Device device) {
   const at::NoGradGuard no_grad;
   const PrecisionScope precision(plan_.precision, device);
   network.eval();
-  if (info.voxel > 0)
-    write_scenes(scenes_of(plan_, network, device));
-  else if (info.input_shape.size() == 3 && info.target_shape.empty() && info.input_shape[0] <= 4 &&
-           info.input_shape[0] != 2)
-    write_samples(network, device);
+  try {
+    if (info.voxel > 0)
+      write_scenes(scenes_of(plan_, network, device));
+    else if (info.input_shape.size() == 3 && info.target_shape.empty() && info.input_shape[0] <= 4 &&
+             info.input_shape[0] != 2)
+      write_samples(network, device);
+  } catch (const std::exception& error) {
+    log_warning("no examples of the test set are written: ", error.what());
+  }
   network.train();
 }
 
@@ -297,6 +330,7 @@ void Recorder::write_samples(models::Classifier& network, c10::Device device) co
   const auto images = shown.next();
   report::Samples out{.classes = test->info().class_names};
   for (int64_t k = 0; k < count; ++k) {
+    if (batch.targets[k].item<int64_t>() < 0) continue;  // nobody knows what it is
     const auto [best, label] = probabilities[k].max(0);
     out.samples.push_back({.id = batch.ids[k].item<int64_t>(),
                            .image = image_of(images.inputs[k]),
@@ -311,10 +345,13 @@ void Recorder::finish(Outcome& outcome) {
   progress_.finish();
   outcome.seconds = seconds();
   summary_.hash = outcome.hash;
+  summary_.steps = outcome.cursor.step;
+  summary_.epochs = plan_.epochs(outcome.cursor);
   writing([&] {
     if (files_ == nullptr) return;
     if (outcome.signal == 0) write_weights(files_->folder.weights(), outcome.weights);
     write_summary(outcome.signal == 0 ? "finished" : "interrupted");
+    draw_curves();
   });
 }
 
@@ -322,6 +359,7 @@ void Recorder::abandon(const std::string& why) noexcept {
   try {
     progress_.finish();
     write_summary("failed: " + why);
+    if (files_ != nullptr) draw_curves();
   } catch (const std::exception& error) {  // it may be the disk that is full
     log_warning("the run's summary could not be written: ", error.what());
   }

@@ -25,7 +25,7 @@ class Recorder {
   void epoch(const EpochReport& report);
   void say(const std::string& line);
   void save(Checkpoint checkpoint);
-  /// What a network makes of some examples of the test set.
+  /// What a network makes of some examples of the test set. What fails there is a warning: the training is done.
   void samples(models::Classifier& network, c10::Device device);
 
   /// Waits for the last checkpoint.
@@ -37,13 +37,20 @@ class Recorder {
 
   /// Since the run's start, without the time between a stop and a resume.
   double seconds() const;
+  /// Of those, since the last line of metrics.
+  double line_seconds() const { return seconds() - line_began_; }
+  /// Whether all that decides the result has been the same since the run's start, and is known.
+  bool has_one_recipe() const { return !summary_.recipe.empty(); }
   /// "; last.pt holds step 40", for the message of a failed run.
   std::string kept();
 
  private:
   struct Files;
   report::Metrics metrics_of(report::Split split, const Cursor& cursor, double epochs) const;
+  void go_on(const Checkpoint& start);
   void write(const report::Metrics& metrics);
+  bool holds_test_of(int64_t step) const;
+  void draw_curves();
   void write_summary(const std::string& state);
   void write_samples(models::Classifier& network, c10::Device device) const;
   void write_scenes(const report::Scenes& scenes) const;
@@ -55,6 +62,7 @@ class Recorder {
   double seconds_before_ = 0;
   int64_t log_every_;
   double line_began_ = 0;
+  double drawn_at_ = 0;
   int64_t examples_ = 0;  // trained on since the start or the resume
   report::Progress progress_;
   int64_t saved_step_ = -1;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/transforms.h"
 #include "train/plan.h"
 #include "train/tensor_archive.h"
 
@@ -11,6 +12,31 @@ namespace {
 // Part of the recipe, and yet what one may want more of.
 bool may_grow(const std::string& name) {
   return name == "epochs" || name == "steps";
+}
+
+// Options of this start alone: where it runs and which run it is.
+bool is_of_one_start(const std::string& name) {
+  return name == "devices" || name == "blocks" || name == "out" || name == "resume";
+}
+
+// As data::Transforms say it, "flip" is "flip:0.5", and a checkpoint has the figures that "normalize" came to.
+bool is_same_augment(const std::string& mine, const std::string& theirs) {
+  const auto there = data::Transforms::parse(theirs);
+  auto here = data::Transforms::parse(mine);
+  for (const auto& transform : there.list())
+    if (const auto* normalize = std::get_if<data::Normalize>(&transform)) here = here.with(normalize->figures);
+  return here == there;
+}
+
+// Whether an option of the recipe that somebody has set says what the checkpoint says. A batch and a rate that were to
+// grow with the devices have grown there, with those that the run began on.
+bool says_the_same(const Field& mine, const Field& theirs, const Config& config) {
+  const std::string name = mine.name;
+  if (config.scale_batch && (name == "batch" || name == "scale-batch")) return true;
+  if (config.scale_lr != "none" && (name == "lr" || name == "scale-lr")) return true;
+  if (name == "augment")
+    return is_same_augment(*std::get<std::string*>(mine.value), *std::get<std::string*>(theirs.value));
+  return value_text(mine) == value_text(theirs);
 }
 
 std::optional<CheckpointFile> read_here(const std::string& path) {
@@ -34,18 +60,18 @@ std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::
 }
 
 Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint) {
-  Config mine = config, out;
-  read_toml(out, checkpoint.config, "the checkpoint's configuration");
-  settle_rule(out);
+  Config mine = config, out = config_of(checkpoint);
+  settle_rule(mine);
   const auto from = fields_of(mine), to = fields_of(out);
   std::string differences;
   for (size_t f = 0; f < to.size(); ++f) {
     const bool said = std::ranges::count(given, to[f].name) > 0;
-    if (to[f].recipe && !(said && may_grow(to[f].name))) {
-      if (said && value_text(from[f]) != value_text(to[f]))
+    if (to[f].recipe && said && !may_grow(to[f].name)) {
+      if (!says_the_same(from[f], to[f], mine))
         differences += text("\n  ", to[f].name, " is ", value_text(from[f]), " here and ", value_text(to[f]), " there");
       continue;
     }
+    if (!said && !is_of_one_start(to[f].name)) continue;
     std::visit([&](auto* value) { *value = *std::get<std::remove_const_t<decltype(value)>>(from[f].value); },
                to[f].value);
   }

@@ -22,7 +22,10 @@ namespace lockstep::train {
 namespace {
 
 // What replicas tell each other along with a step.
-enum Slot : size_t { kRight, kStop, kSignal, kFailure, kData, kForward, kBackward, kCommunication, kUpdate, kTotal };
+enum Slot : size_t { kRight, kStop, kFailure, kData, kForward, kBackward, kCommunication, kUpdate, kTotal };
+
+// A step needs some weight, and a batch of which nobody knows a class has none: this is lost beside a single label.
+constexpr double kNoLabels = 1e-30;
 
 parallel::ShareOptions share_options(const std::string& format) {
   using parallel::MemoryFormat;
@@ -81,6 +84,8 @@ void Session::restore(const Checkpoint& checkpoint) {
   const Progress progress = read_progress(checkpoint.extra);
   epoch_ = progress.epoch;
   line_ = progress.line;
+  test_due_ = progress.test_due && epoch_ended();
+  ledger_is_whole_ = progress.ledger.defined() || cursor_.batch == 0;
   if (first_here()) {
     work_.loader.seek(place());
     if (work_.ledger != nullptr && leads() && progress.ledger.defined()) work_.ledger->merge(progress.ledger);
@@ -89,8 +94,9 @@ void Session::restore(const Checkpoint& checkpoint) {
 }
 
 void Session::run() {
-  // A resumed run that had ended has nothing left to do but its figures.
-  if (done() && work_.evaluator != nullptr) end_epoch();
+  // A resumed run that had ended has nothing left to do but its figures; one that a signal ended with an epoch owes
+  // those of that epoch.
+  if ((done() || test_due_) && work_.evaluator != nullptr) end_epoch();
   while (!done() && !stopping_) after(update());
   finish();
 }
@@ -109,7 +115,7 @@ at::Tensor Session::loss_of(const data::Batch& batch) {
   me_.tell(optimizer_, kRight, right / per_example);
   const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, data::kIgnore,
                                           plan_.config.label_smoothing);
-  return sum / (std::max(1.0, batch.weight) * per_example);
+  return sum / (batch.weight > 0 ? batch.weight * per_example : 1);
 }
 
 parallel::StepResult Session::update() {
@@ -118,20 +124,19 @@ parallel::StepResult Session::update() {
     const data::Batch batch = next_batch();
     if (work_.ledger != nullptr) work_.ledger->add(batch);
     const auto loss = loss_of(batch);
+    const double weight = std::max(kNoLabels, batch.weight);
     own_loss_ = loss.item<double>();
     if (b + 1 < batches) {
-      me_.backward(loss, optimizer_, batch.weight);
+      me_.backward(loss, optimizer_, weight);
       continue;
     }
     tell_times();
     if (first_here()) {
-      const int signal = work_.stop;
-      me_.tell(optimizer_, kStop, signal != 0);
-      me_.tell(optimizer_, kSignal, signal);
+      me_.tell(optimizer_, kStop, work_.stop != 0);
       me_.tell(optimizer_, kFailure, work_.failed());
     }
     cursor_.batch += batches;
-    return me_.step(loss, optimizer_, batch.weight);
+    return me_.step(loss, optimizer_, weight);
   }
 }
 
@@ -165,11 +170,15 @@ report::Phases Session::phases_of(const parallel::Told& told) const {
   return out;
 }
 
-void Session::note(double told_stop, double told_signal, double told_failure) {
-  if (told_stop > 0) {
-    stopping_ = true;
-    signal_ = static_cast<int>(told_signal / told_stop);
-  }
+// All replicas know that one was told to stop. Processes may have had different signals: all end by the largest.
+void Session::stop_on_signal() {
+  stopping_ = true;
+  const auto signals = me_.all_gather(at::full({1}, static_cast<double>(work_.stop), at::kDouble));
+  signal_ = static_cast<int>(signals.max().item<double>());
+}
+
+void Session::note(double told_stop, double told_failure) {
+  if (told_stop > 0) stop_on_signal();
   if (told_failure == 0) return;
   stopping_ = true;
   const std::lock_guard lock(work_.mutex);
@@ -179,7 +188,7 @@ void Session::note(double told_stop, double told_signal, double told_failure) {
 void Session::after(const parallel::StepResult& result) {
   ++cursor_.step;
   if (cursor_.batch == plan_.batches_per_epoch) cursor_ = {cursor_.epoch + 1, 0, cursor_.step};
-  note(result.told[kStop], result.told[kSignal], result.told[kFailure]);
+  note(result.told[kStop], result.told[kFailure]);
   if (!is_number(result)) return;
   const auto phases = phases_of(result.told);
   epoch_.add(result, phases);
@@ -207,11 +216,6 @@ bool Session::is_number(const parallel::StepResult& result) {
   return false;
 }
 
-double Session::epochs_done() const {
-  return static_cast<double>(cursor_.epoch) +
-         static_cast<double>(cursor_.batch) / static_cast<double>(plan_.batches_per_epoch);
-}
-
 // Files and callbacks are one replica's affair; what fails there ends the training on all, a step later.
 template <class Call>
 void Session::guarded(const Call& call) {
@@ -226,7 +230,7 @@ void Session::guarded(const Call& call) {
 void Session::report(const parallel::StepResult& result, const report::Phases& phases) {
   guarded([&] {
     const StepReport step{.cursor = cursor_,
-                          .epochs = epochs_done(),
+                          .epochs = plan_.epochs(cursor_),
                           .loss = result.loss,
                           .accuracy = result.told[kRight] / result.weight,
                           .lr = optimizer_.lr(),
@@ -244,13 +248,12 @@ void Session::end_epoch() {
   if (work_.ledger != nullptr && epoch_ended() && epoch_.examples > 0) check_data();
   const int64_t every = plan_.config.evaluate_every;
   std::optional<Evaluation> test;
-  if (work_.evaluator != nullptr && !stopping_ && (done() || (every > 0 && cursor_.epoch % every == 0))) {
+  test_due_ = work_.evaluator != nullptr && (done() || (every > 0 && cursor_.epoch % every == 0));
+  if (test_due_ && !stopping_) {
+    test_due_ = false;
     const bool wish = first_here() && work_.stop != 0;
     test = work_.evaluator->run(me_, *network_, wish ? 1 : 0);
-    if (test->told > 0) {
-      stopping_ = true;
-      signal_ = std::max<int>(signal_, work_.stop);
-    }
+    if (test->told > 0) stop_on_signal();
   }
   if (leads()) {
     EpochReport& report = work_.outcome.last;
@@ -261,18 +264,28 @@ void Session::end_epoch() {
               .examples = static_cast<int64_t>(epoch_.examples),
               .test = test,
               .seconds = work_.recorder->seconds()};
+    const PhaseScope apart(Phase::evaluate);  // what it draws and writes is no part of a step
     guarded([&] { work_.recorder->epoch(report); });
   }
   if (epoch_ended()) epoch_ = {};
 }
 
 void Session::check_data() {
+  if (!ledger_is_whole_) {
+    guarded([&] {
+      work_.recorder->say(text("epoch ", cursor_.epoch, ": not checked, as it was begun without --check-data"));
+    });
+    if (first_here()) work_.ledger->clear();
+    ledger_is_whole_ = true;
+    return me_.barrier();
+  }
   const auto counts = work_.ledger->state();
   const auto all = me_.sum(first_here() ? counts : at::zeros_like(counts));
   data::Ledger whole(work_.ledger->examples());
   whole.merge(all);
   const auto found = whole.report();
-  if (leads() && !found.exactly_once())
+  const int64_t left_out = plan_.config.tail == "drop_last" ? whole.examples() % plan_.config.batch : 0;
+  if (leads() && (found.repeated > 0 || found.missed != left_out))
     work_.fail(std::make_exception_ptr(TrainingError(text("train: epoch ", cursor_.epoch, ": ", found.to_string()))));
   else
     guarded([&] { work_.recorder->say(text("epoch ", cursor_.epoch, ": ", found.to_string())); });
@@ -285,14 +298,20 @@ void Session::save() {
   saved_ = cursor_;
   const auto buffers = gather_buffers(me_, *network_);
   at::Tensor ledger;
-  if (work_.ledger != nullptr) {
+  if (work_.ledger != nullptr && ledger_is_whole_) {
     const auto counts = work_.ledger->state();
     ledger = me_.sum(first_here() ? counts : at::zeros_like(counts));
   }
   guarded([&] {
     Checkpoint checkpoint = snapshot(plan_, *network_, optimizer_, cursor_);
     checkpoint.buffers = buffers;
-    checkpoint.extra = write_progress({epoch_, line_, ledger, work_.recorder->seconds()});
+    checkpoint.extra = write_progress({.epoch = epoch_,
+                                       .line = line_,
+                                       .ledger = ledger,
+                                       .seconds = work_.recorder->seconds(),
+                                       .line_seconds = work_.recorder->line_seconds(),
+                                       .one_recipe = work_.recorder->has_one_recipe(),
+                                       .test_due = test_due_});
     if (is_finite(checkpoint.weights))
       work_.recorder->save(std::move(checkpoint));
     else

@@ -66,7 +66,8 @@ class Session {
   bool is_number(const parallel::StepResult& result);
   void tell_times();
   report::Phases phases_of(const parallel::Told& told) const;
-  void note(double told_stop, double told_signal, double told_failure);
+  void note(double told_stop, double told_failure);
+  void stop_on_signal();
   template <class Call>
   void guarded(const Call& call);
 
@@ -74,7 +75,6 @@ class Session {
   bool leads() const { return me_.number() == 0; }
   bool epoch_ended() const { return cursor_.batch == 0; }
   bool done() const { return cursor_.step >= plan_.updates; }
-  double epochs_done() const;
   data::Cursor place() const { return {cursor_.epoch, cursor_.batch}; }
 
   Work& work_;
@@ -89,6 +89,8 @@ class Session {
   double own_loss_ = 0;
   int signal_ = 0;
   bool stopping_ = false;
+  bool test_due_ = false;        // of an epoch that a signal ended
+  bool ledger_is_whole_ = true;  // has all of the epoch that runs
 };
 
 }  // namespace lockstep::train

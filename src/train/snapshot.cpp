@@ -81,16 +81,21 @@ void restore_buffers(const models::Classifier& network, const Checkpoint& checkp
 }
 
 Value::Dict write_progress(const Progress& progress) {
-  Value::Dict out{
-      {"epoch", {numbers(progress.epoch)}}, {"line", {numbers(progress.line)}}, {"seconds", {progress.seconds}}};
+  Value::Dict out{{"epoch", {numbers(progress.epoch)}},  {"line", {numbers(progress.line)}},
+                  {"seconds", {progress.seconds}},       {"line_seconds", {progress.line_seconds}},
+                  {"one_recipe", {progress.one_recipe}}, {"test_due", {progress.test_due}}};
   if (progress.ledger.defined()) out.push_back({"ledger", {progress.ledger}});
   return out;
 }
 
 Progress read_progress(const Value::Dict& extra) {
   const Value value{extra};
-  Progress out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}, .seconds = 0};
+  Progress out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
   out.seconds = value.at("seconds").as<double>("seconds");
+  // Older checkpoints have none of these.
+  if (const Value* seconds = value.find("line_seconds")) out.line_seconds = seconds->as<double>("line_seconds");
+  if (const Value* one = value.find("one_recipe")) out.one_recipe = one->as<bool>("one_recipe");
+  if (const Value* due = value.find("test_due")) out.test_due = due->as<bool>("test_due");
   if (const Value* ledger = value.find("ledger")) out.ledger = ledger->as<at::Tensor>("ledger");
   return out;
 }

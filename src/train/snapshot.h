@@ -10,6 +10,9 @@ struct Progress {
   Sums epoch, line;
   at::Tensor ledger;  // of all processes together; undefined where the data is not checked
   double seconds = 0;
+  double line_seconds = 0;  // that `line` has taken
+  bool one_recipe = true;   // from the run's start on
+  bool test_due = false;    // of the epoch that has ended: a signal came first
 };
 
 /// Weights, optimiser and all that describes the run, copied; `buffers` and `extra` are left empty.

@@ -133,6 +133,11 @@ Evaluation evaluate(const Config& config, const Task& task, const Tensors& weigh
   const auto data = task.test != nullptr ? task.test : task.train;
   Config wanted = config;
   if (wanted.replicas > 0) wanted.replicas = std::min(wanted.replicas, data->size());
+  // How training cut its batches up is no concern of whoever takes each example once, and might not suit this data.
+  wanted.batch = wanted.replicas > 0 ? wanted.replicas : data->size();
+  wanted.accumulate = 1;
+  wanted.tail = "exact";
+  wanted.blocks.clear();
   Task alone = task;
   alone.train = data;
   const Plan plan = make_plan(wanted, alone, group);

@@ -136,9 +136,9 @@ Evaluation evaluate(const Config& config, const Task& task, const Tensors& weigh
 /// folder has none. Collective. Throws Error on all processes where it can't be read.
 std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group);
 
-/// The configuration with which a run goes on: the checkpoint's, with `config`'s values for what is no part of the
-/// recipe, epochs and steps. `given` names the options that somebody has set; those of the recipe must say what the
-/// checkpoint says, or an Error lists what differs.
+/// The configuration with which a run goes on: the checkpoint's, with `config`'s values for devices, blocks, out and
+/// resume. `given` names the options that somebody has set: those that are no part of the recipe, epochs and steps are
+/// `config`'s too; others must say what the checkpoint says, or an Error lists what differs.
 Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint);
 
 }  // namespace lockstep::train
