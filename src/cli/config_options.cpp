@@ -39,7 +39,12 @@ struct Adder {
   }
   template <class T>
   CLI::Option* operator()(std::vector<T>* value) const {
-    return command.add_option(text("--", field.name), *value, help_of(field))->delimiter(',');
+    return command.add_option(text("--", field.name), *value, help_of(field))->delimiter(',')->allow_extra_args(false);
+  }
+  CLI::Option* operator()(uint64_t* value) const {
+    return command.add_option(text("--", field.name), *value, help_of(field))->check([](const std::string& word) {
+      return word.starts_with('-') ? text("is ", word, ", expected a whole number, 0 or more") : "";
+    });
   }
   template <class T>
   CLI::Option* operator()(T* value) const {

@@ -136,7 +136,8 @@ void setup_evaluate(CLI::App& app, Command& chosen) {
   command
       ->add_option("--metrics", options->metrics,
                    "More figures: topk (whether the truth is among the 5 likeliest), confusion")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--devices", options->devices, "Of each process: 2, cpu:4, cuda:0; default: all there are");
   command->add_option("--batch", options->batch, "Examples evaluated at once, of all replicas")
       ->check(CLI::PositiveNumber);

@@ -136,7 +136,8 @@ void setup_run(CLI::App& app, Command& chosen, const std::vector<std::string>& p
       "  b$ lockstep run -n 4 --hosts a,b --rank-offset 4 -- ./train");
   command->add_option("-n,--processes", options->processes, "How many processes to start on this host")->required();
   command->add_option("--hosts", options->hosts, "All hosts of the run, rank 0's first: names or addresses")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--rank-offset", options->rank_offset, "The rank of this host's first process");
   command->add_option("--world-size", options->world_size, "Processes on all hosts; default: -n on each of --hosts");
   command->add_option("--port", options->port, "Where the first of several hosts is found; default 29511");

@@ -265,9 +265,11 @@ void setup_speedup(CLI::App& app, Command& chosen) {
   options->devices = {1, 2};
   command->add_option("--batch", options->batches, "Global batch sizes; default: 256, or 8 clouds")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Measure");
   command->add_option("--devices", options->devices, "Numbers of devices; default 1,2")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Measure");
   command->add_option("--rounds", options->rounds, "Rounds over all of them; default 3")->group("Measure");
   command

@@ -102,9 +102,11 @@ void setup_sweep(CLI::App& app, Command& chosen) {
   options->devices = {1, 2};
   command->add_option("--lr", options->rates, "Learning rates; default 0.05,0.1,0.2,0.4")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Compare");
   command->add_option("--devices", options->devices, "Numbers of devices; default 1,2")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->group("Compare");
   command->add_flag("--fixed-batch", options->fixed_batch, "The same batch for all, instead of one that grows")
       ->group("Compare");

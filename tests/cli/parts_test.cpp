@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/launcher/output.h"
+#include "cli/launcher/supervisor.h"
 #include "cli/program.h"
 #include "cli/run.h"
 #include "support/temporary_folder.h"
@@ -94,6 +95,43 @@ int exit_code_after_sigterm(bool ends_on_signal) {
 TEST(Launcher, TellsOfASignalThatItsRanksOverheard) {
   EXPECT_EQ(exit_code_after_sigterm(false), 0);
   EXPECT_EQ(exit_code_after_sigterm(true), 128 + SIGTERM);
+}
+
+TEST(Launcher, LeavesSignalsAsTheyWere) {
+  signal(SIGCHLD, SIG_IGN);
+  { const Signals signals; }
+  EXPECT_EQ(signal(SIGCHLD, SIG_DFL), SIG_IGN);
+  EXPECT_EQ(signal(SIGPIPE, SIG_DFL), SIG_DFL);
+  sigset_t blocked;
+  sigprocmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) EXPECT_FALSE(sigismember(&blocked, number)) << number;
+}
+
+// As verify, speedup and sweep do; the second one's rank hears the signal, or ends on its own with 7.
+TEST(Launcher, PassesSignalsOnInItsSecondRunToo) {
+  const test::TemporaryFolder folder;
+  const std::string begun = folder.file("begun");
+  RunOptions first, second;
+  first.processes = second.processes = 1;
+  first.program = {"true"};
+  second.program = {"sh", "-c", "touch " + begun + "; sleep 3; exit 7"};
+  const pid_t launcher = fork();
+  if (launcher == 0) _exit(run(first) == 0 ? run(second) : 99);
+  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(begun); }));
+  kill(launcher, SIGINT);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
+}
+
+TEST(CommandLine, ListsLeaveTheModelAlone) {
+  using Words = std::vector<std::string>;
+  for (const Words& start : {Words{"speedup", "--batch", "32,64"}, Words{"sweep", "--lr", "0.1,0.2"},
+                             Words{"train", "--schedule", "multi-step", "--milestones", "1,2"}}) {
+    Words words = start;
+    words.insert(words.end(), {"mlpp", "--quiet", "--data", "synthetic:1x8x8:4:100"});
+    EXPECT_THAT(run_program(words).err, testing::HasSubstr("did you mean 'mlp'?")) << start[0];
+  }
 }
 
 TEST(CommandLine, HelpsWhoAsks) {

@@ -29,6 +29,8 @@ std::string seconds(std::chrono::milliseconds time) {
 }  // namespace
 
 Signals::Signals() {
+  sigaction(SIGCHLD, nullptr, &child_before_);
+  sigaction(SIGPIPE, nullptr, &pipe_before_);
   ::signal(SIGCHLD, SIG_DFL);  // ignored, ranks would vanish before we ask how they ended
   ::signal(SIGPIPE, SIG_IGN);  // writing says EPIPE
   sigset_t handled;
@@ -42,6 +44,13 @@ Signals::Signals() {
   if (sigprocmask(SIG_BLOCK, &handled, &before_) != 0) throw_errno("sigprocmask");
   fd_ = Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_) throw_errno("signalfd");
+}
+
+// One program may launch several times, as `lockstep verify` does, and its next ranks take over what stands here.
+Signals::~Signals() {
+  sigaction(SIGCHLD, &child_before_, nullptr);
+  sigaction(SIGPIPE, &pipe_before_, nullptr);
+  sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
 int Signals::next() {

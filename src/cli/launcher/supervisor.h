@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -13,10 +15,13 @@
 namespace lockstep::cli {
 
 /// Blocks the signals that a launcher passes on (those that are ignored, as under nohup, stay so) and makes them
-/// readable. Call it before any other thread starts, so that all threads block them.
+/// readable, until it is destroyed. Make it before any other thread starts, so that all threads block them.
 class Signals {
  public:
   Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
   int fd() const { return fd_.get(); }
   /// The mask to give back to the ranks.
   const sigset_t& mask_before() const { return before_; }
@@ -26,6 +31,8 @@ class Signals {
  private:
   Fd fd_;
   sigset_t before_;
+  struct sigaction child_before_ {};
+  struct sigaction pipe_before_ {};
 };
 
 /// Watches over the ranks of one host until all have ended: passes signals on and output through, and ends the others
