@@ -10,14 +10,14 @@
 
 #include "lockstep/report/files.h"
 #include "lockstep/report/html.h"
+#include "lockstep/report/run_files.h"
 
 namespace lockstep::cli {
 
 int report(const ReportOptions& options) {
   const auto runs = report::read_runs({options.runs.begin(), options.runs.end()});
   std::filesystem::path output = options.output;
-  if (output.empty())
-    output = runs.size() == 1 ? std::filesystem::path(options.runs[0]) / "report.html" : "report.html";
+  if (output.empty()) output = runs.size() == 1 ? report::RunFolder{options.runs[0]}.report() : "report.html";
   report::write_file_atomically(output, report::report_page(runs));
   std::printf("%s\n", output.c_str());
   return 0;

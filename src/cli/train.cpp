@@ -38,12 +38,21 @@ bool holds_run(const std::string& folder) {
   return report::RunFolder{folder}.holds_run();
 }
 
+// The folder of a new run that has no name, made here and by nobody else: others may begin at the same time.
+std::string claim_new_folder(const std::string& model) {
+  std::error_code error;
+  std::filesystem::create_directories("runs", error);
+  for (int number = 1; !error; ++number) {
+    const std::string folder = number == 1 ? text("runs/", model) : text("runs/", model, "-", number);
+    if (std::filesystem::create_directory(folder, error)) return folder;
+    if (std::filesystem::exists(folder)) error.clear();  // whatever it is
+  }
+  fail("train", "no folder can be made in 'runs' (", error.message(), "), expected one: --out FOLDER");
+}
+
 // The folder of a new run, made. What it replaces goes when training begins, past all that may be wrong before.
-std::string claim_folder(const std::string& wanted, const std::string& model, bool replaces) {
-  std::string folder = wanted;
-  if (folder.empty())
-    for (int number = 1; folder.empty() || holds_run(folder); ++number)
-      folder = number == 1 ? text("runs/", model) : text("runs/", model, "-", number);
+std::string claim_folder(const std::string& folder, const std::string& model, bool replaces) {
+  if (folder.empty()) return claim_new_folder(model);
   require(replaces || !holds_run(folder), "train", "folder '", folder,
           "' holds a run already, expected a new one: go on with it (--resume) or replace it (--overwrite)");
   std::error_code error;
@@ -51,6 +60,21 @@ std::string claim_folder(const std::string& wanted, const std::string& model, bo
   require(!error, "train", "folder '", folder, "' can't be made (", error.message(), ")");
   return folder;
 }
+
+// What was claimed for a training that can't begin goes back; a folder that holds something stays.
+class ClaimedFolder {
+ public:
+  explicit ClaimedFolder(std::string folder) : folder_(std::move(folder)) {}
+  ~ClaimedFolder() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove(folder_, ignored);
+  }
+  ClaimedFolder(const ClaimedFolder&) = delete;
+  ClaimedFolder& operator=(const ClaimedFolder&) = delete;
+
+ private:
+  std::string folder_;
+};
 
 std::string folder_of(const std::string& run) {
   const std::filesystem::path path = run;
@@ -121,7 +145,7 @@ void part(const train::Outcome& outcome, const train::Config& config) {
 int train_model(const TrainOptions& options) {
   std::vector<std::string> given;
   train::Config config = options.config.resolve(given);
-  train::check(config);
+  if (!options.resumes) train::check(config);  // else with what the checkpoint adds
   require(config.lr > 0 || std::ranges::count(given, "lr") == 0, "train",
           "lr is 0, expected it above 0, or none for the optimiser's usual one");
   require(!options.overwrite || (!options.resumes && config.resume.empty()), "train",
@@ -129,12 +153,15 @@ int train_model(const TrainOptions& options) {
   if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);
   stop_on(SIGINT);
   stop_on(SIGTERM);
+  signal(SIGPIPE, SIG_IGN);  // training is worth more than whoever reads along: lockstep train ... | head
   const comm::Group group = comm::connect();
   const bool leads = group.rank() == 0;
   const auto start = find_start(config, given, options, group);
   auto task = train::make_task(config);
   const bool replaces = options.overwrite || (options.resumes && !start);
+  const bool unnamed = !start && config.out.empty();
   if (!start) config.out = train::from_leader(group, [&] { return claim_folder(config.out, config.model, replaces); });
+  const ClaimedFolder claimed(unnamed && leads ? config.out : "");
   train::Trainer trainer(config, std::move(task), group, start);
   if (replaces) trainer.overwrite();
   if (leads) greet(trainer, start);

@@ -18,7 +18,7 @@ bool RunFolder::holds_run() const {
 
 void RunFolder::remove_run() const {
   for (const auto& file : {metrics(), checkpoint(), previous_checkpoint(), weights(), config(), summary(), confusion(),
-                           samples(), scenes(), curves_svg(), curves_png(), tensorboard()}) {
+                           samples(), scenes(), curves_svg(), curves_png(), report(), tensorboard()}) {
     std::filesystem::remove_all(file);
     std::filesystem::remove(file.string() + ".partial");
   }

@@ -122,6 +122,63 @@ TEST(Train, ASignalEndsTheStepAndTheRunGoesOnLater) {
   EXPECT_THAT(resumed.out, HasSubstr("going on after step"));
 }
 
+TEST(Train, ProcessesWithTwoSignalsEndByOneOfThem) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
+  const TemporaryFolder folder;
+  // Each says who it is; both hear of their signals before a step ends.
+  const std::string script = "echo $$ > " + folder.file("$RANK") + "; exec " + built("bin/lockstep") +
+                             " train mlp --data synthetic:1x28x28:10:20000 --batch 10000 --epochs 1000 --save-every 1"
+                             " --no-curves --quiet --out " +
+                             folder.file("run");
+  Program program(run_script({"-n", "2", "--no-prefix"}, script));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder.file("run/last.pt")); }));
+  for (const auto& [rank, number] : {std::pair("0", SIGINT), {"1", SIGTERM}}) {
+    pid_t process = 0;
+    std::ifstream(folder.file(rank)) >> process;
+    kill(process, number);
+  }
+  EXPECT_THAT(program.wait().exit_code, ::testing::AnyOf(128 + SIGINT, 128 + SIGTERM));
+}
+
+TEST(Train, GoesOnWhereNobodyReadsItsOutput) {
+  const TemporaryFolder folder;
+  Program program(small() + Words{"--out", folder.file("run")});
+  program.stop_reading();
+  EXPECT_EQ(program.wait().exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("run/weights.pt")));
+}
+
+TEST(Train, AFolderThatAnotherTrainingHasMadeIsNotTaken) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("runs/mlp"));
+  const auto train = [&](const std::string& more) {
+    const std::string script = "cd " + folder.path().string() + " && exec " + built("bin/lockstep") +
+                               " train mlp --data synthetic:1x8x8:4:400 --batch 32 --epochs 1 --no-curves" + more;
+    return run_program({"-c", script}, {.program = "/bin/sh"});
+  };
+  EXPECT_EQ(train(" --replicas 1000").exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder.file("runs/mlp-2")));  // that it had made goes with it
+  const Ended ended = train("");
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.file("runs/mlp")));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("runs/mlp-2/weights.pt")));
+}
+
+TEST(Train, AStartThatIsSaidAgainGoesOn) {
+  const TemporaryFolder folder;
+  const Words words = small() + Words{"--out",          folder.file("run"),
+                                      "--resume",       "--augment",
+                                      "flip,normalize", "--scale-batch",
+                                      "--scale-lr",     "linear",
+                                      "--devices",      "2",
+                                      "--log-every",    "3",
+                                      "--momentum",     "0"};
+  expect_trained(words);
+  const Ended again = run_program(words);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("going on after step"));
+}
+
 TEST(Train, AFileOfOptionsAndTheCommandLineGiveTheConfigurationBesideTheResults) {
   const TemporaryFolder folder;
   std::ofstream(folder.file("options.toml")) << "lr = 0.5\nbatch = 64\nmomentum = 0.5\n";
@@ -186,8 +243,10 @@ TEST(Train, NoMistakeCostsARun) {
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.err, HasSubstr("holds no checkpoint to go on with"));
   EXPECT_EQ(state_of(run), weights_only);
+  std::ofstream(run + "/report.html") << "of the run before";
   expect_trained(again + Words{"--seed", "2"});
   EXPECT_TRUE(std::filesystem::exists(run + "/last.pt"));
+  EXPECT_FALSE(std::filesystem::exists(run + "/report.html"));
 }
 
 // Each mistake: exit code 2 and one line that says it.
@@ -210,6 +269,8 @@ TEST(Train, MistakesAreOneLineAndExitCode2) {
          "batch is 4, less than the 8 replicas");
   refuse(small() + Words{"--devices", "cuda:97"}, "cuda");
   refuse(small() + Words{"--preset", "bset"}, "did you mean 'best'?");
+  refuse(small() + Words{"--seed", "-1"}, "is -1, expected a whole number, 0 or more");
+  refuse(small() + Words{"--config", folder.path()}, "is a folder, expected a file of options");
   refuse(small() + Words{"--lr", "0"}, "lr is 0, expected it above 0");
   refuse(small() + Words{"--lr", "1e30"}, "lr is 1e+30, expected 0 to 1e+18");
   refuse(small() + Words{"--weight-decay", "-0.5"}, "weight-decay is -0.5, expected 0 or more");

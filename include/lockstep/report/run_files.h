@@ -28,6 +28,7 @@ struct RunFolder {
   std::filesystem::path scenes() const { return folder / "scenes.json"; }
   std::filesystem::path curves_svg() const { return folder / "curves.svg"; }
   std::filesystem::path curves_png() const { return folder / "curves.png"; }
+  std::filesystem::path report() const { return folder / "report.html"; }
   std::filesystem::path tensorboard() const { return folder / "tb"; }
   std::filesystem::path checkpoint() const { return folder / "last.pt"; }
   std::filesystem::path previous_checkpoint() const { return folder / "previous.pt"; }
