@@ -33,7 +33,8 @@ bool is_same_augment(const std::string& mine, const std::string& theirs) {
 bool says_the_same(const Field& mine, const Field& theirs, const Config& config) {
   const std::string name = mine.name;
   if (config.scale_batch && (name == "batch" || name == "scale-batch")) return true;
-  if (config.scale_lr != "none" && (name == "lr" || name == "scale-lr")) return true;
+  const bool scales_lr = config.scale_lr == "linear" || config.scale_lr == "sqrt";  // another word is a mistake
+  if (scales_lr && (name == "lr" || name == "scale-lr")) return true;
   if (name == "augment")
     return is_same_augment(*std::get<std::string*>(mine.value), *std::get<std::string*>(theirs.value));
   return value_text(mine) == value_text(theirs);

@@ -13,7 +13,6 @@
 #include <filesystem>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/log.h"
 #include "lockstep/report/run_files.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/weights.h"
@@ -213,6 +212,10 @@ TEST(Resume, TheSameWordsMeanTheSameRecipe) {
   Config other = typed;
   other.augment = "flip:0.25,normalize";
   EXPECT_THAT([&] { resumed_config(other, given, checkpoint); }, ThrowsMessage<Error>(HasSubstr("augment is \"flip:")));
+  other = typed;
+  other.scale_lr = "linaer";
+  EXPECT_THAT([&] { resumed_config(other, given, checkpoint); },
+              ThrowsMessage<Error>(HasSubstr("scale-lr is \"linaer\" here")));
   other = typed;
   other.scale_batch = false;
   EXPECT_THAT([&] { resumed_config(other, given, checkpoint); },
