@@ -6,9 +6,12 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/nearest.h"
+#include "lockstep/sparse/nn/blocks.h"
 
 namespace lockstep::models {
 namespace {
@@ -20,6 +23,35 @@ void draw(const at::Tensor& weight, const std::string& how) {
     torch::nn::init::xavier_uniform_(weight);
   else
     torch::nn::init::kaiming_normal_(weight, 0, torch::kFanIn, torch::kReLU);
+}
+
+/// Torch's initialisers read a kernel [K, Cin, Cout] as [out, in, ...]; `fans` is the sum of what both really are.
+void draw_layer(const at::Tensor& kernel, const at::Tensor& bias, int64_t fans, const std::string& how) {
+  const double bound = std::sqrt(6 / static_cast<double>(std::max<int64_t>(1, fans)));
+  if (how == "kaiming")
+    sparse::nn::kaiming_normal_(kernel, std::numbers::sqrt2);
+  else if (how == "xavier")
+    torch::nn::init::uniform_(kernel, -bound, bound);
+  else
+    draw(kernel, how);
+  if (bias.defined()) torch::nn::init::zeros_(bias);
+}
+
+/// Whether the module is a sparse layer, whose parameters [1, C] are biases, scales and shifts in spite of their two
+/// dimensions; its weights are drawn then.
+bool draw_sparse(torch::nn::Module& module, const std::string& how) {
+  namespace nn = sparse::nn;
+  if (const auto* layer = module.as<nn::ConvolutionImpl>()) {
+    const int64_t volume = layer->geometry().region.volume();
+    draw_layer(layer->kernel, layer->bias, volume * (layer->kernel.size(-2) + layer->kernel.size(-1)), how);
+  } else if (const auto* wave = module.as<nn::SinusoidalImpl>()) {
+    draw_layer(wave->kernel, wave->bias, wave->kernel.size(0) + wave->kernel.size(1), how);
+  } else if (const auto* own = module.as<nn::ChannelwiseConvolutionImpl>()) {
+    draw_layer(own->kernel, own->bias, 2 * own->kernel.size(0), how);  // [K, C]: each channel sees itself alone
+  } else {
+    return module.as<nn::InstanceNormImpl>() != nullptr;
+  }
+  return true;
 }
 
 }  // namespace
@@ -39,6 +71,7 @@ void initialise(torch::nn::Module& network, const std::string& how) {
   check_initialisation(how);
   if (how == "default") return;
   for (const auto& module : network.modules()) {
+    if (draw_sparse(*module, how)) continue;
     const auto parameters = module->named_parameters(/*recurse=*/false);
     bool has_weights = false;
     for (const auto& item : parameters)

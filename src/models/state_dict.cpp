@@ -22,13 +22,22 @@ void list(std::vector<std::string>& parts, const char* what, const std::vector<s
   parts.push_back(std::move(part));
 }
 
+/// A sparse kernel of one offset is [Cin, Cout] or [1, Cin, Cout]: MinkowskiEngine has the second where there is a
+/// stride, Lockstep never.
+bool fits(const std::string& name, const at::Tensor& own, const at::Tensor& given) {
+  if (given.sizes() == own.sizes()) return true;
+  const at::Tensor &longer = given.dim() > own.dim() ? given : own, &shorter = given.dim() > own.dim() ? own : given;
+  return (name == "kernel" || name.ends_with(".kernel")) && longer.dim() == 3 && longer.size(0) == 1 &&
+         longer.sizes().slice(1) == shorter.sizes();
+}
+
 void check(const torch::nn::Module& network, const StateDict& own, const StateDict& state) {
   std::vector<std::string> missing, unexpected, other, parts;
   for (const auto& [name, tensor] : own) {
     const auto found = state.find(name);
     if (found == state.end() || !found->second.defined()) {
       if (!name.ends_with("num_batches_tracked")) missing.push_back(name);
-    } else if (found->second.sizes() != tensor.sizes()) {
+    } else if (!fits(name, tensor, found->second)) {
       other.push_back(text(name, " ", found->second.sizes(), " where the network has ", tensor.sizes()));
     }
   }
@@ -58,7 +67,8 @@ void load_state_dict(const torch::nn::Module& network, const StateDict& state) {
   check(network, own, state);
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : own)
-    if (const auto found = state.find(name); found != state.end()) tensor.copy_(found->second);
+    if (const auto found = state.find(name); found != state.end() && found->second.defined())
+      tensor.copy_(found->second.reshape(tensor.sizes()));
 }
 
 }  // namespace lockstep::models

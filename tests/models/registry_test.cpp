@@ -26,6 +26,7 @@
 #include "lockstep/core/random_scope.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
+#include "lockstep/sparse/nn/blocks.h"
 
 namespace lockstep::models {
 namespace {
@@ -245,6 +246,47 @@ TEST(Initialise, DrawsWeightsAndClearsBiasesAndLeavesNorms) {
   EXPECT_THAT([&] { initialise(*net, "kaimin"); }, ThrowsMessage<Error>(HasSubstr("(did you mean 'kaiming'?)")));
 }
 
+/// Kernels are [K, Cin, Cout], and biases, scales and shifts [1, C].
+TEST(Initialise, KnowsTheFansAndTheBiasesOfSparseLayers) {
+  const Options field{.input = {3}, .dimension = 2, .classes = 20, .settings = {{"field", "1"}}};
+  for (const auto& net :
+       {make("minkunet14a", {.input = {3}, .dimension = 2, .classes = 20}), make("minkresnet14", field)})
+    for (const std::string how : {"d2l", "xavier", "kaiming"}) {
+      initialise(*net, how);
+      for (const auto& item : net->named_parameters()) {
+        const auto& w = item.value();
+        SCOPED_TRACE(how + " " + item.key());
+        if (item.key().ends_with("coef")) continue;
+        if (item.key().ends_with("bias")) {
+          EXPECT_TRUE(at::equal(w, at::zeros_like(w)));
+        } else if (w.numel() == w.size(-1)) {
+          EXPECT_TRUE(at::equal(w, at::ones_like(w)));  // of a norm
+        } else if (w.numel() > 4000) {
+          const double volume = w.dim() == 3 ? static_cast<double>(w.size(0)) : 1;
+          const bool linear = item.key().ends_with("weight");  // [out, in]
+          const double fan_in = volume * static_cast<double>(w.size(linear ? 1 : -2)),
+                       fan_out = volume * static_cast<double>(w.size(linear ? 0 : -1));
+          const double expected = how == "d2l"      ? 0.01
+                                  : how == "xavier" ? std::sqrt(2 / (fan_in + fan_out))
+                                                    : std::sqrt(2 / fan_in);
+          EXPECT_NEAR(w.std().item<double>() / expected, 1, 0.05);
+        }
+      }
+    }
+}
+
+TEST(Initialise, LeavesTheAmplitudesOfWavesAndDrawsChannelwiseKernelsByTheirVolume) {
+  const auto net = make("minkresnet14", {.input = {3}, .dimension = 2, .classes = 4, .settings = {{"field", "1"}}});
+  const at::Tensor coef = net->named_parameters()["field_network.0.coef"], before = coef.clone();
+  initialise(*net, "kaiming");
+  EXPECT_TRUE(at::equal(coef, before));
+  sparse::nn::ChannelwiseConvolution layer(
+      sparse::nn::ConvolutionOptions{.in_channels = 500, .kernel = {}, .bias = true});
+  initialise(*layer, "xavier");
+  EXPECT_NEAR(layer->kernel.std().item<double>(), std::sqrt(2.0 / (27 + 27)), 0.01);
+  EXPECT_EQ(layer->bias.abs().max().item<double>(), 0);
+}
+
 TEST(StateDict, LoadsIntoANetworkAsItWasTaken) {
   const auto from = make("resnet18", small("resnet18")), to = make("resnet18", small("resnet18"));
   from->forward(at::randn({4, 3, 16, 16}));  // moves the running statistics
@@ -256,6 +298,30 @@ TEST(StateDict, LoadsIntoANetworkAsItWasTaken) {
   }
   EXPECT_EQ(to->parameters()[0].scalar_type(), at::kDouble);
   EXPECT_EQ(state_dict(*to).at("bn1.num_batches_tracked").item<int64_t>(), 1);
+}
+
+/// MinkowskiEngine keeps [1, Cin, Cout] where a layer of one offset has a stride.
+TEST(StateDict, TakesKernelsOfOneOffsetWithAndWithoutIt) {
+  const Options options{.input = {3}, .dimension = 2, .classes = 4};
+  const auto from = make("minkresnet14", options), to = make("minkresnet14", options);
+  StateDict state = state_dict(*from);
+  at::Tensor& kernel = state.at("layer2.0.downsample.0.kernel");
+  kernel = kernel.unsqueeze(0);
+  load_state_dict(*to, state);
+  EXPECT_TRUE(at::equal(state_dict(*to).at("layer2.0.downsample.0.kernel"), kernel[0]));
+  struct Net : torch::nn::Module {
+    Net() { kernel = register_parameter("kernel", at::zeros({1, 2, 3})); }
+    at::Tensor kernel;
+  } net;
+  load_state_dict(net, {{"kernel", at::ones({2, 3})}});
+  EXPECT_TRUE(at::equal(net.kernel, at::ones({1, 2, 3})));
+  EXPECT_THAT(
+      [&] {
+        load_state_dict(net, {{"kernel", at::ones({3, 2})}});
+      },
+      ThrowsMessage<Error>(HasSubstr("of another shape kernel [3, 2] where the network has [1, 2, 3]")));
+  state.at("final.linear.weight").unsqueeze_(0);  // of kernels alone
+  EXPECT_THROW(load_state_dict(*to, state), Error);
 }
 
 TEST(StateDict, OfOldFilesMayLackTheNumberOfBatches) {

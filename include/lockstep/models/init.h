@@ -21,7 +21,8 @@ const std::vector<std::string>& initialisations();
 void check_initialisation(const std::string& how);
 
 /// Draws every weight of two or more dimensions anew, in the order of the modules, and sets the biases beside them;
-/// scales and shifts of norms stay. Draws come from this thread's RandomScope where there is one (as inside Team::run,
+/// scales and shifts of norms stay, and the amplitudes of a Sinusoidal. The fans of a sparse kernel [K, Cin, Cout] are
+/// K Cin and K Cout. Draws come from this thread's RandomScope where there is one (as inside Team::run,
 /// so that all replicas begin alike), else from the default generator. Throws Error for an unknown way.
 void initialise(torch::nn::Module& network, const std::string& how);
 

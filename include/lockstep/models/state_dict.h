@@ -22,6 +22,8 @@ StateDict state_dict(const torch::nn::Module& network);
 /// Copies the values into the network's tensors, which keep their dtype, device and memory format. On a network that
 /// Replica::share has made one of several, the weights of all of this process's are set, and its own buffers.
 ///
+/// A kernel of one offset may be [Cin, Cout] or [1, Cin, Cout], as MinkowskiEngine keeps that of a layer with a stride.
+///
 /// Throws Error that lists what is missing, unexpected or of another shape, and then changes nothing. A missing
 /// "num_batches_tracked" is no error, as in torch: older files lack it.
 void load_state_dict(const torch::nn::Module& network, const StateDict& state);
