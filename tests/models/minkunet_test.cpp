@@ -207,14 +207,16 @@ TEST(MinkUNet, ACopyComputesTheSameAndStandsOnItsOwn) {
   EXPECT_GT(net->parameters()[0].abs().sum().item<double>(), 0);
 }
 
-/// Kernels have the variance 2 / (K Cout), as in MinkowskiEngine's model files; those of transposed layers stay
-/// uniform, so bounded.
+/// Kernels have the variance 2 / (K Cout), as in MinkowskiEngine's model files, but [Cin, Cout] has 2 / Cin, which its
+/// initialiser takes for the outputs; those of transposed layers stay uniform, so bounded.
 TEST(MinkUNet, BeginsAsMinkowskiEnginesDoes) {
   torch::manual_seed(3);
   const MinkUNet net(MinkUNetOptions::variant("14A", 3, 20));
   const auto parameters = net->named_parameters();
   const double down = parameters["block4.0.conv2.kernel"].std().item<double>();
   EXPECT_NEAR(down, std::sqrt(2.0 / (27 * 256)), 0.01 * down);
+  const double shortcut = parameters["block4.0.downsample.0.kernel"].std().item<double>();  // [128, 256]
+  EXPECT_NEAR(shortcut, std::sqrt(2.0 / 128), 0.02 * shortcut);
   const at::Tensor& up = parameters["convtr4p16s2.kernel"];
   EXPECT_LE(up.abs().max().item<double>(), 1 / std::sqrt(8.0 * 128));
   EXPECT_TRUE(at::equal(parameters["bn0.bn.weight"], at::ones({32})));

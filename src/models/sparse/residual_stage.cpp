@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/models/sparse/residual_stage.h"
 
+#include <algorithm>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -31,11 +32,16 @@ sparse::SparseTensor ResidualStageImpl::forward(sparse::SparseTensor x) {
   return x;
 }
 
+// MinkowskiEngine's kaiming_normal_ takes a kernel [Cin, Cout] for torch's [out, in], so its fan of outputs is Cin. It
+// has that form where there is one offset and no stride.
 void initialise_as_minkowski(torch::nn::Module& network) {
-  for (const auto& module : network.modules(/*include_self=*/false))
-    if (const auto* layer = module->as<sparse::nn::ConvolutionImpl>();
-        layer != nullptr && !layer->geometry().transposed)
-      sparse::nn::kaiming_normal_(layer->kernel, std::numbers::sqrt2, /*fan_of_outputs=*/true);
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    const auto* layer = module->as<sparse::nn::ConvolutionImpl>();
+    if (layer == nullptr || layer->geometry().transposed) continue;
+    const bool matrix = layer->kernel.dim() == 2 &&
+                        std::ranges::all_of(layer->geometry().stride, [](int64_t stride) { return stride == 1; });
+    sparse::nn::kaiming_normal_(layer->kernel, std::numbers::sqrt2, /*fan_of_outputs=*/!matrix);
+  }
 }
 
 }  // namespace lockstep::models

@@ -30,8 +30,9 @@ class ResidualStageImpl : public torch::nn::Cloneable<ResidualStageImpl> {
 };
 TORCH_MODULE(ResidualStage);
 
-/// How MinkowskiEngine's networks begin: kernels of convolutions normal(0, sqrt(2 / fan out)); what is transposed keeps
-/// its uniform values, and norms their ones and zeros.
+/// How MinkowskiEngine's networks begin: kernels of convolutions normal(0, sqrt(2 / fan out)), those of one offset
+/// without a stride normal(0, sqrt(2 / Cin)); what is transposed keeps its uniform values, and norms their ones and
+/// zeros.
 void initialise_as_minkowski(torch::nn::Module& network);
 
 }  // namespace lockstep::models
