@@ -10,6 +10,7 @@
 
 #include "data/readers.h"
 #include "data/room_surfaces.h"
+#include "lockstep/core/digits.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/cloud.h"
 
@@ -181,7 +182,7 @@ class Rooms : public CloudDataset {
   Rooms(DatasetInfo info, RandomKey key, double metres) : CloudDataset(std::move(info)), key_(key), metres_(metres) {}
 
   std::string source(int64_t id) const override {
-    return text("rooms ", key_.seed, " ", key_.stream, " ", id, " ", metres_, " ", info().voxel);
+    return text("rooms ", key_.seed, " ", key_.stream, " ", id, " ", digits_of(metres_), " ", digits_of(info().voxel));
   }
 
   int64_t cost(int64_t id) const override {

@@ -4,16 +4,18 @@
 #include "data/scene_cache.h"
 
 #include <ATen/ops/empty.h>
-#include <stdlib.h>
+#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "data/byte_cursor.h"
+#include "lockstep/core/digits.h"
 #include "lockstep/core/log.h"
 #include "lockstep/core/sha256.h"
 
@@ -23,7 +25,7 @@ namespace {
 constexpr uint64_t kMagic = 0x31656E6563534C;  // "LScene1"
 constexpr const char* kAside = ".aside-";
 /// To be raised where readers or voxels give other bits for the same files.
-constexpr int kCacheVersion = 1;
+constexpr int kCacheVersion = 2;
 
 template <class Value>
 std::string bytes_of(std::span<const Value> values) {
@@ -83,10 +85,12 @@ SceneCache::Parts decode(const std::vector<uint8_t>& bytes, const std::string& k
   return parts;
 }
 
-/// A file of a name of its own beside the one that it becomes.
+/// A file of a name of its own beside the one that it becomes. mkstemp would make one that others of a group can't
+/// read.
 bool write_aside(const fs::path& file, const std::string& bytes) {
-  std::string aside = file.string() + kAside + "XXXXXX";
-  const int fd = mkstemp(aside.data());
+  std::random_device random;
+  const std::string aside = text(file.string(), kAside, random(), "-", random());
+  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return false;
   size_t done = 0;
   while (done < bytes.size()) {
@@ -160,7 +164,7 @@ Cloud cached_cloud(const SceneCache& cache, const std::string& source, int64_t c
 
 Voxels cached_voxels(const SceneCache& cache, const std::string& source, double side, int64_t channels,
                      const std::function<Voxels()>& read) {
-  const std::string key = text("voxels ", kCacheVersion, " ", side, " ", source);
+  const std::string key = text("voxels ", kCacheVersion, " ", digits_of(side), " ", source);
   if (const auto parts = cache.find(key))
     return {.coordinates = tensor_of<int32_t>((*parts)[0], {-1, 3}, at::kInt),
             .features = tensor_of<float>((*parts)[1], {-1, channels}, at::kFloat),

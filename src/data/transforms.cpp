@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "lockstep/core/digits.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::data {
@@ -69,37 +70,29 @@ struct Check {
   void operator()(const RandomMix& step) const { check_probability("mix", step.probability); }
 };
 
-/// The shortest digits that read back as the same number.
-template <class Number>
-std::string digits(Number number) {
-  char buffer[64];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, number);
-  return {buffer, result.ptr};
-}
-
 struct Write {
   std::string operator()(const RandomCrop& step) const { return text("crop:", step.padding); }
-  std::string operator()(const RandomFlip& step) const { return text("flip:", digits(step.probability)); }
+  std::string operator()(const RandomFlip& step) const { return text("flip:", digits_of(step.probability)); }
   std::string operator()(const RandomShift& step) const { return text("shift:", step.pixels); }
-  std::string operator()(const RandomErase& step) const { return text("erase:", digits(step.probability)); }
+  std::string operator()(const RandomErase& step) const { return text("erase:", digits_of(step.probability)); }
   std::string operator()(const Normalize& step) const {
     std::string written = "normalize";
-    for (const float mean : step.figures.mean) written.append(":").append(digits(mean));
-    for (const float deviation : step.figures.deviation) written.append(":").append(digits(deviation));
+    for (const float mean : step.figures.mean) written.append(":").append(digits_of(mean));
+    for (const float deviation : step.figures.deviation) written.append(":").append(digits_of(deviation));
     return written;
   }
   std::string operator()(const Custom& step) const { return step.name; }
-  std::string operator()(const RandomTurn& step) const { return text("turn:", digits(step.degrees)); }
-  std::string operator()(const RandomScale& step) const { return text("scale:", digits(step.part)); }
-  std::string operator()(const RandomMove& step) const { return text("move:", digits(step.metres)); }
-  std::string operator()(const RandomJitter& step) const { return text("jitter:", digits(step.metres)); }
-  std::string operator()(const RandomDrop& step) const { return text("drop:", digits(step.part)); }
-  std::string operator()(const Chromatic& step) const { return text("chromatic:", digits(step.amount)); }
+  std::string operator()(const RandomTurn& step) const { return text("turn:", digits_of(step.degrees)); }
+  std::string operator()(const RandomScale& step) const { return text("scale:", digits_of(step.part)); }
+  std::string operator()(const RandomMove& step) const { return text("move:", digits_of(step.metres)); }
+  std::string operator()(const RandomJitter& step) const { return text("jitter:", digits_of(step.metres)); }
+  std::string operator()(const RandomDrop& step) const { return text("drop:", digits_of(step.part)); }
+  std::string operator()(const Chromatic& step) const { return text("chromatic:", digits_of(step.amount)); }
   std::string operator()(const Elastic& step) const {
-    return text("elastic:", digits(step.cell), ":", digits(step.metres));
+    return text("elastic:", digits_of(step.cell), ":", digits_of(step.metres));
   }
-  std::string operator()(const RandomWindow& step) const { return text("window:", digits(step.metres)); }
-  std::string operator()(const RandomMix& step) const { return text("mix:", digits(step.probability)); }
+  std::string operator()(const RandomWindow& step) const { return text("window:", digits_of(step.metres)); }
+  std::string operator()(const RandomMix& step) const { return text("mix:", digits_of(step.probability)); }
 };
 
 std::vector<std::string> split_at(std::string_view whole, char separator) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,29 @@ TEST(SceneCache, KeepsOneSceneForEachSourceAndSize) {
   fs::last_write_time(scan, fs::last_write_time(scan) + std::chrono::seconds(5));
   EXPECT_EQ(read(0.5).inputs.size(0), 6);  // the scan that was changed, anew
   EXPECT_EQ(entries(), 5);
+}
+
+TEST(SceneCache, TellsSidesApartThatDifferInTheSeventhDigit) {
+  const TemporaryFolder folder;
+  const auto read = [&](double voxel, const std::string& cache) {
+    const auto rooms =
+        std::dynamic_pointer_cast<const CloudDataset>(open_dataset("rooms:1:3", Split::train, {.voxel = voxel}));
+    return Loader(rooms, Order::sequential(1), {.batch = 1, .workers = 0, .cache = cache}).next();
+  };
+  for (const double voxel : {0.1, 0.1000004}) {
+    const Batch kept = read(voxel, folder.path().string()), plain = read(voxel, "");
+    EXPECT_TRUE(at::equal(kept.coordinates, plain.coordinates)) << voxel;
+    EXPECT_TRUE(at::equal(kept.inputs, plain.inputs)) << voxel;
+  }
+}
+
+TEST(SceneCache, EntriesCanBeReadByWhomeverTheUmaskLets) {
+  const TemporaryFolder folder;
+  const SceneCache cache(folder.path().string());
+  const mode_t before = umask(0027);
+  cache.keep("key", {"part"});
+  umask(before);
+  EXPECT_EQ(fs::status(cache.file_of("key")).permissions(), static_cast<fs::perms>(0640));
 }
 
 TEST(SceneCache, MakesDamagedEntriesAnew) {
