@@ -23,6 +23,10 @@ std::optional<std::string> ByteCursor::line() {
   return out;
 }
 
+void ByteCursor::skip_line() {
+  while (at_ < bytes_.size() && bytes_[at_] != '\n') ++at_;
+}
+
 bool ByteCursor::at_end() {
   while (at_ < bytes_.size() && is_space(bytes_[at_])) lines_ += bytes_[at_++] == '\n' ? 1 : 0;
   return at_ == bytes_.size();

@@ -34,6 +34,8 @@ class ByteCursor {
 
   /// Up to the end of the line, without it; none where the file has no such end.
   std::optional<std::string> line();
+  /// Leaves out what is left of the line.
+  void skip_line();
   /// The next word of text; empty where there is none.
   std::string_view word();
   /// The next word as a number.

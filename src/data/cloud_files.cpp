@@ -20,7 +20,7 @@ CloudFormat format_of(const DatasetInfo& info) {
 }
 
 Cloud read_points(const std::string& file, const DatasetInfo& info) {
-  require(!file.ends_with(".off") && !file.ends_with(".bin"), "read_cloud_file", "'", file,
+  require(ending_of(file) != ".off" && ending_of(file) != ".bin", "read_cloud_file", "'", file,
           "' is no PLY file, expected one for a network of ", info.name,
           ": meshes (.off) are for networks of ModelNet, scans (.bin) for those of SemanticKITTI and nuScenes");
   const Ply ply = read_ply(file);

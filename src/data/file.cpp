@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
 namespace lockstep::data {
 namespace {
@@ -82,9 +84,13 @@ void InputFile::expect_end() {
 }
 
 std::vector<uint8_t> read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::error_code ignored;
+  require(!fs::is_directory(path, ignored), "open_dataset", path.string(), " is a folder, expected a file");
+  std::ifstream file(path, std::ios::binary);
   require(file.good(), "open_dataset", path.string(), " can't be opened: ", std::strerror(errno));
-  std::vector<uint8_t> bytes(static_cast<size_t>(file.tellg()));
+  if (!fs::is_regular_file(path, ignored))  // such as a pipe, which has no size
+    return {std::istreambuf_iterator<char>(file), {}};
+  std::vector<uint8_t> bytes(static_cast<size_t>(file.seekg(0, std::ios::end).tellg()));
   file.seekg(0);
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   require(file.good() || bytes.empty(), "open_dataset", path.string(), ", offset ", file.gcount(),
@@ -109,6 +115,12 @@ void require_folder(const fs::path& folder) {
   std::error_code ignored;
   require(fs::is_directory(folder, ignored), "open_dataset", folder.string(), " is ",
           fs::exists(folder, ignored) ? "not a folder" : "not there", ", expected a folder");
+}
+
+std::string ending_of(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return ending;
 }
 
 std::vector<fs::path> sorted_folders(const fs::path& folder) {

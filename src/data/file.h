@@ -50,7 +50,7 @@ class InputFile {
   int64_t offset_ = 0;
 };
 
-/// The whole of a file, as it is. Throws Error where it can't be read.
+/// The whole of a file or a pipe, as it is. Throws Error where it can't be read.
 std::vector<uint8_t> read_file(const fs::path& path);
 
 /// The first of these that exists in the folder; empty where none does.
@@ -58,6 +58,9 @@ fs::path find_file(const fs::path& folder, const std::vector<std::string>& names
 
 /// The last part of a path, whether it ends in a slash or not.
 std::string name_of(const fs::path& path);
+
+/// ".png" of "a/b.PNG"; empty where there is none.
+std::string ending_of(const fs::path& path);
 
 /// Throws Error where the folder is none.
 void require_folder(const fs::path& folder);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -82,8 +81,7 @@ class ImageFolder : public Dataset {
 };
 
 bool is_image(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string ending = ending_of(path);
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 

@@ -2,6 +2,7 @@
 // ModelNet: a folder a class, in it train and test with OFF meshes. Points are strewn over a mesh evenly by area; their
 // mean becomes the origin, and the farthest lies at a distance of 1. Each has the feature 1: shape is all there is.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "data/byte_cursor.h"
@@ -31,14 +32,36 @@ int64_t count_in(ByteCursor& at, double least, double most, const char* what) {
   return static_cast<int64_t>(value);
 }
 
-/// "OFF", numbers of vertices, faces and edges, the vertices, the faces. Many of ModelNet40's files lack the end of the
-/// first line: "OFF490 518 0".
+/// Makes spaces of comments: from # to the end of a line.
+void blank_comments(std::span<uint8_t> bytes) {
+  bool comment = false;
+  for (uint8_t& byte : bytes) {
+    comment = byte != '\n' && (comment || byte == '#');
+    if (comment) byte = ' ';
+  }
+}
+
+/// Makes spaces of the file's first word, which may lack its end; whether colours or normals follow the places of
+/// vertices.
+bool take_header(std::span<uint8_t> bytes, const std::string& name) {
+  const auto begin = std::ranges::find_if(bytes, [](uint8_t c) { return std::isspace(c) == 0; });
+  for (const std::string_view header : {"OFF", "COFF", "NOFF", "CNOFF"}) {
+    const auto end = begin + std::min(std::ssize(header), bytes.end() - begin);
+    if (!std::equal(begin, end, header.begin(), header.end())) continue;
+    std::fill(begin, end, uint8_t{' '});
+    return header != "OFF";
+  }
+  fail("open_dataset", name, ", offset ", begin - bytes.begin(),
+       ": this is no OFF file, expected it to begin with 'OFF', or 'COFF' where vertices have colours");
+}
+
+/// "OFF", numbers of vertices, faces and edges, the vertices, the faces, whose colours may follow in their lines. Many
+/// of ModelNet40's files lack the end of the first line: "OFF490 518 0".
 Mesh read_off(const fs::path& file) {
   auto bytes = read_file(file);
   const std::string name = file.string();
-  if (bytes.size() < 3 || !std::ranges::equal(std::span(bytes).first(3), std::string_view("OFF")))
-    fail("open_dataset", name, ", offset 0: this is no OFF file, expected it to begin with 'OFF'");
-  std::ranges::fill(std::span(bytes).first(3), uint8_t{' '});
+  blank_comments(bytes);
+  const bool more_than_places = take_header(bytes, name);
   ByteCursor at("open_dataset", bytes, name);
   const auto most = static_cast<double>(bytes.size());  // of what takes a byte at least
   const int64_t vertices = count_in(at, 1, most / 6, "the number of vertices");
@@ -46,11 +69,13 @@ Mesh read_off(const fs::path& file) {
   count_in(at, 0, 1e12, "the number of edges");
   Mesh mesh;
   mesh.vertices.resize(vertices);
-  for (Vertex& vertex : mesh.vertices)
+  for (Vertex& vertex : mesh.vertices) {
     for (double& value : vertex) {
       value = at.number();
       if (!std::isfinite(value)) at.wrong("a vertex has the coordinate ", value, ", expected a finite one");
     }
+    if (more_than_places) at.skip_line();
+  }
   for (int64_t i = 0; i < faces; ++i) {
     const int64_t corners = count_in(at, 3, most / 2, "the number of a face's corners");
     const auto corner = [&] { return count_in(at, 0, static_cast<double>(vertices - 1), "a corner of a face"); };
@@ -60,6 +85,7 @@ Mesh read_off(const fs::path& file) {
       mesh.triangles.push_back({first, previous, next});
       previous = next;
     }
+    at.skip_line();
   }
   if (!at.at_end()) at.number(), at.wrong("there is more behind the last face, expected the end of the file");
   return mesh;
@@ -117,7 +143,7 @@ Cloud to_unit_sphere(std::vector<Vertex> points) {
 
 /// A mesh, or points that were measured on a thing.
 Cloud read_thing(const std::string& file, const DatasetInfo& info) {
-  if (fs::path(file).extension() == ".off")
+  if (ending_of(file) == ".off")
     return to_unit_sphere(strew(read_off(file), file, info.mesh_points, RandomKey{0, kModelStream}));
   std::vector<Vertex> points;
   for (const Point& point : cloud_of(read_ply(file), file).points) points.push_back({point[0], point[1], point[2]});
@@ -137,7 +163,7 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
   for (const fs::path& folder : sorted_folders(path)) {
     require_folder(folder / to_string(split));
     for (const fs::path& file : sorted_files(folder / to_string(split))) {
-      if (file.extension() != ".off") continue;
+      if (ending_of(file) != ".off") continue;
       scenes.push_back({{file}, points, std::ssize(info.class_names)});
     }
     info.class_names.push_back(folder.filename().string());

@@ -109,6 +109,38 @@ double origin_of(const PlyColumn& axis, const std::string& name) {
   return far ? std::floor(lowest) : 0;
 }
 
+/// What 1 is in a file's colours: 255 of bytes, and of wider numbers too where none is above it; else 65535. Floats are
+/// parts of 1, unless they hold what bytes would.
+double unit_of(const Columns& colours, const std::string& name) {
+  double least = 0, most = 0;
+  bool floats = false, whole = true;
+  for (const PlyColumn* colour : colours) {
+    if (colour == nullptr) continue;
+    floats = floats || colour->type >= PlyType::float32;
+    for (const double value : colour->values) {
+      if (std::isnan(value)) least = value;
+      least = std::min(least, value);
+      most = std::max(most, value);
+      whole = whole && value == std::trunc(value);
+    }
+  }
+  if (floats && most <= 1 && least >= 0) return 1;
+  const double unit = floats || most <= 255 ? 255 : 65535;
+  require(least >= 0 && most <= unit && whole, "cloud_of", name, " has colours from ", least, " to ", most,
+          floats ? ", expected floats of 0 to 1, or whole numbers of 0 to 255" : ", expected 0 to 255, or to 65535");
+  return unit;
+}
+
+std::vector<int64_t> labels_of(const PlyColumn& column, const std::string& name) {
+  constexpr double most = 1LL << 53;  // beyond it doubles are not all whole numbers
+  for (size_t i = 0; i < column.values.size(); ++i) {
+    const double label = column.values[i];
+    require(std::abs(label) <= most && label == std::trunc(label), "cloud_of", name, ": vertex ", i, " has the label ",
+            label, ", expected a whole number");
+  }
+  return {column.values.begin(), column.values.end()};
+}
+
 }  // namespace
 
 const PlyColumn* PlyElement::find(const std::string& column) const {
@@ -162,8 +194,8 @@ Cloud cloud_of(const Ply& ply, const std::string& name) {
   Cloud cloud;
   cloud.points.resize(vertex->rows);
   cloud.features.resize(3 * vertex->rows, 0.5F);
+  const double unit = unit_of(colours, name);
   for (size_t axis = 0; axis < 3; ++axis) {
-    const double unit = colours[axis] != nullptr && colours[axis]->type < PlyType::float32 ? 255 : 1;
     const double origin = origin_of(*places[axis], name);
     for (int64_t i = 0; i < vertex->rows; ++i) {
       cloud.points[i][axis] = static_cast<float>(places[axis]->values[i] - origin);
@@ -171,7 +203,7 @@ Cloud cloud_of(const Ply& ply, const std::string& name) {
         cloud.features[3 * i + static_cast<int64_t>(axis)] = static_cast<float>(colours[axis]->values[i] / unit);
     }
   }
-  if (label != nullptr && !label->count_type) cloud.labels.assign(label->values.begin(), label->values.end());
+  if (label != nullptr && !label->count_type) cloud.labels = labels_of(*label, name);
   return cloud;
 }
 

@@ -168,6 +168,50 @@ TEST(Ply, CountsPointsThatLieFarAwayFromNearby) {
               ThrowsMessage<Error>(HasSubstr("holes.ply: vertex 1 has the y nan, expected a finite one")));
 }
 
+/// The colours of one or more vertices at 0, in columns of this type.
+std::vector<float> colours_in(const std::string& type, const std::vector<std::string>& colours) {
+  std::string file = text("ply\nformat ascii 1.0\nelement vertex ", colours.size(), "\n");
+  for (const char* name : {"x", "y", "z"}) file += text("property float ", name, "\n");
+  for (const char* name : {"red", "green", "blue"}) file += text("property ", type, " ", name, "\n");
+  file += "end_header\n";
+  for (const std::string& colour : colours) file += text("0 0 0 ", colour, "\n");
+  return cloud_of(parse(file), "c.ply").features;
+}
+
+TEST(Ply, TakesColoursInTheUnitsThatFilesHave) {
+  using Colours = std::vector<float>;
+  EXPECT_EQ(colours_in("ushort", {"65535 0 13107", "0 0 0"}), (Colours{1, 0, 0.2F, 0, 0, 0}));
+  EXPECT_EQ(colours_in("ushort", {"255 0 51"}), (Colours{1, 0, 0.2F}));
+  EXPECT_EQ(colours_in("int", {"255 0 51"}), (Colours{1, 0, 0.2F}));
+  EXPECT_EQ(colours_in("float", {"1 0 0.25"}), (Colours{1, 0, 0.25F}));
+  EXPECT_EQ(colours_in("float", {"255 0 51", "1 0 0"}), (Colours{1, 0, 0.2F, 1.0F / 255, 0, 0}));
+  const auto expect_error = [](const std::string& type, const std::string& colour, const std::string& range) {
+    EXPECT_THAT([&] { colours_in(type, {colour}); },
+                ThrowsMessage<Error>(HasSubstr("c.ply has colours " + range + ", expected ")))
+        << type << " " << colour;
+  };
+  expect_error("float", "1.5 0 0", "from 0 to 1.5");
+  expect_error("float", "256 0 0", "from 0 to 256");
+  expect_error("double", "0 -0.5 1", "from -0.5 to 1");
+  expect_error("float", "0 nan 1", "from nan to 1");
+  expect_error("short", "-1 0 0", "from -1 to 0");
+  expect_error("int", "65536 0 0", "from 0 to 65536");
+}
+
+TEST(Ply, RefusesLabelsThatAreNoWholeNumbers) {
+  const auto labels_of = [](const std::string& label) {
+    return cloud_of(parse("ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\n"
+                          "property float z\nproperty float label\nend_header\n0 0 0 " +
+                          label + "\n"),
+                    "l.ply")
+        .labels;
+  };
+  EXPECT_EQ(labels_of("-100"), std::vector<int64_t>{-100});
+  for (const std::string label : {"nan", "inf", "1.5", "1e+30"})
+    EXPECT_THAT([&] { labels_of(label); }, ThrowsMessage<Error>(HasSubstr("l.ply: vertex 0 has the label " + label +
+                                                                          ", expected a whole number")));
+}
+
 TEST(Ply, SetsAColumnWithoutTouchingTheOthers) {
   Ply ply = everything(PlyFormat::ascii);
   PlyElement& element = ply.elements[0];
@@ -187,6 +231,7 @@ TEST(Ply, SaysWhatAFileLacks) {
   EXPECT_THAT([] { cloud_of(Ply{}, "a.ply"); }, ThrowsMessage<Error>(HasSubstr("a.ply has no element vertex")));
   EXPECT_THAT([] { cloud_of(everything(PlyFormat::ascii), "b.ply"); },
               ThrowsMessage<Error>(HasSubstr("b.ply has vertices without x, y and z")));
+  EXPECT_THAT([] { read_ply("/"); }, ThrowsMessage<Error>(HasSubstr("/ is a folder, expected a file")));
   EXPECT_THAT([] { read_ply("/nowhere/c.ply"); }, ThrowsMessage<Error>(HasSubstr("/nowhere/c.ply")));
   EXPECT_THAT([] { write_ply("/nowhere/c.ply", Ply{}); }, ThrowsMessage<Error>(HasSubstr("can't be written")));
   Ply uneven = everything(PlyFormat::ascii);

@@ -9,6 +9,7 @@
 
 #include "data/files.h"
 #include "lockstep/data/cloud.h"
+#include "lockstep/data/cloud_files.h"
 #include "lockstep/data/loader.h"
 
 namespace lockstep::data {
@@ -251,6 +252,32 @@ TEST(ModelNet, StrewsPointsEvenlyOverTheMesh) {
       std::ranges::count_if(pyramid.points, [&](const Point& p) { return p[0] + p[1] + p[2] > most - 1e-5F; });
   EXPECT_NEAR(static_cast<double>(slanted), 3000 * std::sqrt(3) / (3 + std::sqrt(3)), 100);
   EXPECT_NE(pyramid.points, train->read_cloud(2).points);
+}
+
+TEST(ModelNet, TakesMeshesWithCommentsAndColours) {
+  const TemporaryFolder folder;
+  published::modelnet(folder / "");
+  const std::string spec = "modelnet40:" + folder.path().string() + ":100";
+  fs::remove(folder / "plate/train/plate_0001.off");
+  const auto points = [&](const std::string& mesh, const char* name = "plate_0001.off") {
+    const fs::path file = folder / "plate/train" / name;
+    published::write(file, mesh);
+    const auto train = open(spec);
+    const auto read = train->read_cloud(0).points;
+    EXPECT_EQ(read_cloud_file(file, train->info()).size(), 100);
+    fs::remove(file);
+    return read;
+  };
+  const std::string vertices = "0 0 0\n4 0 0\n4 4 0\n0 4 1\n";
+  const auto plain = points("OFF\n4 2 0\n" + vertices + "3 0 1 2\n3 0 2 3\n");
+  ASSERT_EQ(plain.size(), 100);
+  EXPECT_EQ(points("OFF\n4 2 0\n" + vertices + "3 0 1 2\n3 0 2 3\n", "plate_0001.OFF"), plain);
+  EXPECT_EQ(points("# by hand\nOFF # its kind\n# sizes\n4 2 0\n" + vertices + "#\n3 0 1 2\n3 0 2 3 # last"), plain);
+  EXPECT_EQ(points("OFF\n4 2 0\n" + vertices + "3 0 1 2 255 0 0\n3 0 2 3 3 0 1"), plain);
+  EXPECT_EQ(points("COFF\r\n4 2 0\r\n0 0 0 255 0 0 255\r\n4 0 0 0 0 0 255\r\n4 4 0 0.5 1 1 1\r\n0 4 1 0\r\n"
+                   "3 0 1 2\r\n3 0 2 3\r\n"),
+            plain);
+  EXPECT_EQ(points("NOFF 4 2 0\n0 0 0 0 0 1\n4 0 0 0 0 1\n4 4 0 0 0 1\n0 4 1 0 0 1\n3 0 1 2\n3 0 2 3\n"), plain);
 }
 
 TEST(ModelNet, SaysWhereAMeshIsWrong) {

@@ -60,10 +60,11 @@ Ply parse_ply(std::span<const uint8_t> bytes, const std::string& name);
 void write_ply(const std::string& file, const Ply& ply);
 std::string to_bytes(const Ply& ply);
 
-/// The element "vertex": x, y, z; red, green, blue, or diffuse_red, ... (bytes become multiples of 1/255; grey 0.5
-/// where there are none); label where there is one. Where a file of doubles lies farther from 0 than floats can tell
-/// its points apart, as maps do, an axis is counted from a whole number near its lowest point. Throws Error naming
-/// `name` where x, y and z are not there or not finite.
+/// The element "vertex": x, y, z; red, green, blue, or diffuse_red, ... (bytes become multiples of 1/255, as do wider
+/// and float columns of whole numbers up to 255, wider ones up to 65535 multiples of 1/65535; floats up to 1 stay; grey
+/// 0.5 where there are none); label where there is one. Where a file of doubles lies farther from 0 than floats can
+/// tell its points apart, as maps do, an axis is counted from a whole number near its lowest point. Throws Error naming
+/// `name` where x, y and z are not there or not finite, colours are out of these ranges, or a label is no whole number.
 Cloud cloud_of(const Ply& ply, const std::string& name);
 /// Whether cloud_of finds colours.
 bool has_colours(const Ply& ply);
