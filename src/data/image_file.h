@@ -15,8 +15,10 @@ struct Image {
   std::vector<uint8_t> pixels;
 };
 
-/// A PNG or JPEG file, told apart by its first bytes. Transparent pixels lie on black. Throws Error that names the file
-/// and, where it is known, the offset, also for a truncated file of which a part could be shown.
+/// A PNG or JPEG file, told apart by its first bytes. Pixels are those of Pillow's convert("RGB"): transparency, gamma
+/// and profiles are not looked at, and CMYK is taken as Adobe writes it, inverted; but grey of 16 bits is scaled to 8,
+/// which Pillow cuts off at 255. Throws Error that names the file and, where it is known, the offset, also for a
+/// truncated file of which a part could be shown.
 Image read_image(const fs::path& path);
 
 /// Scales the image so that its shorter side is `size` (a triangle filter over the pixels that a new one covers, in

@@ -8,6 +8,8 @@
 
 #include <jpeglib.h>  // after <cstdio>, which it needs
 
+#include <jerror.h>  // after <jpeglib.h>
+
 #include "data/image_file.h"
 
 namespace lockstep::data {
@@ -32,9 +34,23 @@ void escape(j_common_ptr state) {
   std::longjmp(decoder->escape, 1);
 }
 
-// libjpeg fills the rest of a truncated file with grey and warns: that is an error here.
+// libjpeg fills the rest of a truncated file with grey and warns: that is an error here. Bytes too many between its
+// parts, which some cameras write, cost no pixel.
 void escape_at_warning(j_common_ptr state, int level) {
-  if (level < 0) escape(state);
+  if (level < 0 && state->err->msg_code != JWRN_EXTRANEOUS_DATA) escape(state);
+}
+
+/// From inverted CMYK, [pixels, 4], to RGB, [pixels, 3], as Pillow's convert("RGB") rounds it.
+void to_rgb(std::vector<uint8_t>& pixels) {
+  const size_t count = pixels.size() / 4;
+  for (size_t i = 0; i < count; ++i) {
+    const int black = pixels[4 * i + 3];
+    for (size_t c = 0; c < 3; ++c) {
+      const int product = (255 - pixels[4 * i + c]) * black + 128;
+      pixels[3 * i + c] = static_cast<uint8_t>(black - (((product >> 8) + product) >> 8));
+    }
+  }
+  pixels.resize(3 * count);
 }
 
 /// Reads the header; false: see decoder.message.
@@ -43,7 +59,7 @@ bool begin(Decoder& decoder, const uint8_t* bytes, size_t size) {
   jpeg_create_decompress(&decoder.state);
   jpeg_mem_src(&decoder.state, bytes, size);
   jpeg_read_header(&decoder.state, TRUE);
-  decoder.state.out_color_space = JCS_RGB;
+  decoder.state.out_color_space = decoder.state.num_components == 4 ? JCS_CMYK : JCS_RGB;
   decoder.state.dct_method = JDCT_ISLOW;  // exact: the same bytes with and without SIMD
   jpeg_start_decompress(&decoder.state);
   return true;
@@ -52,7 +68,8 @@ bool begin(Decoder& decoder, const uint8_t* bytes, size_t size) {
 bool read_rows(Decoder& decoder, uint8_t* pixels) {
   if (setjmp(decoder.escape) != 0) return false;
   while (decoder.state.output_scanline < decoder.state.output_height) {
-    JSAMPROW row = pixels + size_t{decoder.state.output_scanline} * decoder.state.output_width * 3;
+    JSAMPROW row = pixels + size_t{decoder.state.output_scanline} * decoder.state.output_width *
+                                static_cast<size_t>(decoder.state.output_components);
     jpeg_read_scanlines(&decoder.state, &row, 1);
   }
   jpeg_finish_decompress(&decoder.state);
@@ -71,8 +88,9 @@ Image detail::decode_jpeg(const fs::path& path, const std::vector<uint8_t>& byte
   bool good = begin(decoder, bytes.data(), bytes.size());
   if (good) {
     image = {decoder.state.output_height, decoder.state.output_width, {}};
-    image.pixels.resize(image.height * image.width * 3);
+    image.pixels.resize(image.height * image.width * decoder.state.output_components);
     good = read_rows(decoder, image.pixels.data());
+    if (decoder.state.output_components == 4) to_rgb(image.pixels);
   }
   jpeg_destroy_decompress(&decoder.state);
   if (!good)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libpng's simplified interface knows no offsets. So the chunks are gone through first: each has a length, a type, its
-// data and a CRC, and what is truncated or was changed is found at its place.
+// data and a CRC, and what is truncated or was changed is found at its place. Pixels are those of Pillow's
+// convert("RGB"): it looks at the chunks alone without which there is no picture, not at gamma, profiles or the colour
+// that is transparent, so libpng is shown no others. A wrong date or background is no broken picture, either.
 #include <png.h>
 #include <zlib.h>
 
@@ -22,7 +24,10 @@ uint32_t big_endian(const uint8_t* bytes) {
   fail("read_image", path.string(), ", offset ", offset, ": ", message, "; copy or download it again");
 }
 
-void check_chunks(const fs::path& path, const std::vector<uint8_t>& bytes) {
+/// The file without the chunks that it could do without: those of a lower-case first letter.
+std::vector<uint8_t> critical_chunks(const fs::path& path, const std::vector<uint8_t>& bytes) {
+  constexpr uint8_t kAncillary = 0x20;
+  std::vector<uint8_t> kept(bytes.begin(), bytes.begin() + kSignatureBytes);
   for (size_t at = kSignatureBytes;;) {
     if (bytes.size() - at < kChunkOverhead)
       fail_chunk(path, at,
@@ -35,31 +40,41 @@ void check_chunks(const fs::path& path, const std::vector<uint8_t>& bytes) {
     const uint32_t stored = big_endian(&bytes[at + 8 + length]);
     const auto computed = static_cast<uint32_t>(crc32(0, &bytes[at + 4], length + 4));
     if (stored != computed) fail_chunk(path, at, text("chunk ", type, " does not match its checksum"));
-    if (type == "IEND") return;
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
     at += kChunkOverhead + length;
+    if ((type[0] & kAncillary) == 0) kept.insert(kept.end(), begin, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    if (type == "IEND") return kept;
   }
+}
+
+/// RGBA without A.
+void drop_alpha(std::vector<uint8_t>& pixels) {
+  size_t kept = 0;
+  for (size_t i = 0; i < pixels.size(); ++i)
+    if (i % 4 != 3) pixels[kept++] = pixels[i];
+  pixels.resize(kept);
 }
 
 }  // namespace
 
-Image detail::decode_png(const fs::path& path, const std::vector<uint8_t>& bytes) {
-  check_chunks(path, bytes);
+Image detail::decode_png(const fs::path& path, const std::vector<uint8_t>& whole) {
+  const std::vector<uint8_t> bytes = critical_chunks(path, whole);
   png_image png;
   std::memset(&png, 0, sizeof png);
   png.version = PNG_IMAGE_VERSION;
   Image image;
   bool good = png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) != 0;
   if (good) {
-    png.format = PNG_FORMAT_RGB;
+    const bool has_alpha = (png.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+    png.format = has_alpha ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
+    png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits too are no linear light
     image = {png.height, png.width, std::vector<uint8_t>(PNG_IMAGE_SIZE(png))};
-    const png_color black{0, 0, 0};
-    good = png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) != 0;
+    good = png_image_finish_read(&png, /*background=*/nullptr, image.pixels.data(), 0, nullptr) != 0;
+    if (has_alpha) drop_alpha(image.pixels);
   }
-  // A warning too is a broken file: what it shows is not what was saved.
   const std::string message = png.message;
-  const bool warned = png.warning_or_error != 0;
   png_image_free(&png);
-  require(good && !warned, "read_image", path.string(), ": libpng says '", message, "', expected a valid PNG file");
+  require(good, "read_image", path.string(), ": libpng says '", message, "', expected a valid PNG file");
   return image;
 }
 

@@ -5,9 +5,12 @@
 // clang-format on
 #include <gmock/gmock.h>
 #include <png.h>
+#include <sys/stat.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <thread>
 
 #include "data/files.h"
 #include "data/image_file.h"
@@ -47,7 +50,23 @@ Bytes png_of(const Image& image, png_uint_32 format = PNG_FORMAT_RGB) {
   return bytes;
 }
 
-Bytes jpeg_of(const Image& image) {
+/// With one more chunk behind the header.
+Bytes with_chunk(const Bytes& png, std::string chunk) {
+  const auto put = [](Bytes& out, uint64_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<uint8_t>(value >> shift));
+  };
+  constexpr size_t kSignatureAndHeader = 33;
+  Bytes out = first(png, kSignatureAndHeader);
+  put(out, chunk.size() - 4);
+  out.insert(out.end(), chunk.begin(), chunk.end());
+  put(out, crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
+  out.insert(out.end(), png.begin() + kSignatureAndHeader, png.end());
+  return out;
+}
+
+/// RGB, or inverted CMYK.
+Bytes jpeg_of(const Image& image, J_COLOR_SPACE in = JCS_RGB, J_COLOR_SPACE saved = JCS_YCbCr) {
+  const int components = in == JCS_CMYK ? 4 : 3;
   jpeg_compress_struct state{};
   jpeg_error_mgr errors{};
   state.err = jpeg_std_error(&errors);
@@ -57,14 +76,15 @@ Bytes jpeg_of(const Image& image) {
   jpeg_mem_dest(&state, &buffer, &size);
   state.image_width = static_cast<JDIMENSION>(image.width);
   state.image_height = static_cast<JDIMENSION>(image.height);
-  state.input_components = 3;
-  state.in_color_space = JCS_RGB;
+  state.input_components = components;
+  state.in_color_space = in;
   jpeg_set_defaults(&state);
+  jpeg_set_colorspace(&state, saved);
   jpeg_set_quality(&state, 95, TRUE);
   jpeg_start_compress(&state, TRUE);
   Bytes pixels = image.pixels;
   while (state.next_scanline < state.image_height) {
-    JSAMPROW row = pixels.data() + size_t{state.next_scanline} * image.width * 3;
+    JSAMPROW row = pixels.data() + size_t{state.next_scanline} * image.width * components;
     jpeg_write_scanlines(&state, &row, 1);
   }
   jpeg_finish_compress(&state);
@@ -84,12 +104,68 @@ TEST(ReadImage, APngComesBackAsItWas) {
   EXPECT_EQ(got.pixels, image.pixels);
 }
 
-TEST(ReadImage, GreyBecomesThreeEqualChannelsAndTransparentPixelsLieOnBlack) {
+TEST(ReadImage, GreyBecomesThreeEqualChannelsAndTransparencyIsNotLookedAt) {
   const TemporaryFolder folder;
   folder.write("grey.png", png_of({1, 2, {10, 200}}, PNG_FORMAT_GRAY));
   EXPECT_THAT(read_image(folder / "grey.png").pixels, ElementsAre(10, 10, 10, 200, 200, 200));
   folder.write("clear.png", png_of({1, 2, {9, 8, 7, 255, 9, 8, 7, 0}}, PNG_FORMAT_RGBA));
-  EXPECT_THAT(read_image(folder / "clear.png").pixels, ElementsAre(9, 8, 7, 0, 0, 0));
+  EXPECT_THAT(read_image(folder / "clear.png").pixels, ElementsAre(9, 8, 7, 9, 8, 7));
+}
+
+TEST(ReadImage, SixteenBitsAreScaledToEight) {
+  const TemporaryFolder folder;
+  folder.write("grey.png", png_of({1, 3, {0, 0x80, 0xff, 0xff, 0, 0x10}}, PNG_FORMAT_LINEAR_Y));  // with a gAMA of 1
+  EXPECT_THAT(read_image(folder / "grey.png").pixels, ElementsAre(128, 128, 128, 255, 255, 255, 16, 16, 16));
+}
+
+/// Pillow does not look at them, and a date that is none is no broken picture.
+TEST(ReadImage, ChunksThatAPngCouldDoWithoutChangeNothing) {
+  const TemporaryFolder folder;
+  const Image image = picture(5, 4);
+  const std::string zeros(32, '\0');
+  for (const std::string& chunk :
+       {std::string("gAMA\0\1\x86\xA0", 8), "tIME\x07\xd0\x0d\x20" + zeros.substr(0, 3), "bKGD" + zeros.substr(0, 1),
+        "cHRM" + zeros, "sBIT\x10" + std::string("\x08\x08"), "iCCPICC" + zeros.substr(0, 2) + "junk",
+        "tRNS" + zeros.substr(0, 4) + std::string("\0\x28", 2)}) {
+    folder.write("a.png", with_chunk(png_of(image), chunk));
+    EXPECT_EQ(read_image(folder / "a.png").pixels, image.pixels) << chunk.substr(0, 4);
+  }
+}
+
+/// RGB of inverted CMYK is c k / 255.
+TEST(ReadImage, CmykBecomesRgb) {
+  const TemporaryFolder folder;
+  Image image{16, 16, {}};
+  for (int i = 0; i < 256; ++i) image.pixels.insert(image.pixels.end(), {245, 135, 55, 225});
+  for (const J_COLOR_SPACE saved : {JCS_CMYK, JCS_YCCK}) {
+    folder.write("a.jpg", jpeg_of(image, JCS_CMYK, saved));
+    const Image got = read_image(folder / "a.jpg");
+    ASSERT_EQ(got.pixels.size(), 768);
+    for (size_t i = 0; i < got.pixels.size(); ++i)
+      EXPECT_NEAR(got.pixels[i], image.pixels[i % 3] * 225 / 255.0, 4) << "channel " << i % 3;
+  }
+}
+
+TEST(ReadImage, BytesTooManyBeforeAJpegsEndCostNoPixel) {
+  const TemporaryFolder folder;
+  Bytes bytes = jpeg_of(picture(16, 16));
+  folder.write("a.jpg", bytes);
+  const Image whole = read_image(folder / "a.jpg");
+  bytes.insert(bytes.end() - 2, 64, uint8_t{1});  // more than are read ahead
+  folder.write("a.jpg", bytes);
+  EXPECT_EQ(read_image(folder / "a.jpg").pixels, whole.pixels);
+}
+
+TEST(ReadImage, TakesPipesAndSaysWhatAFolderIs) {
+  const TemporaryFolder folder;
+  const Image image = picture(200, 200);  // more than a pipe holds
+  const Bytes bytes = png_of(image, PNG_FORMAT_RGB);
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::thread writer([&] { folder.write("pipe", bytes); });
+  const Image got = read_image(folder / "pipe");
+  writer.join();
+  EXPECT_EQ(got.pixels, image.pixels);
+  EXPECT_THAT(error_of([&] { read_image(folder.path()); }), HasSubstr("is a folder, expected a file"));
 }
 
 TEST(ReadImage, AJpegIsCloseToWhatItWas) {
