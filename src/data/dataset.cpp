@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "data/memory_dataset.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/cloud.h"
 
@@ -67,7 +68,8 @@ int64_t DatasetInfo::target_numel() const {
 
 Dataset::Dataset(DatasetInfo info) : info_(std::move(info)) {
   require(info_.size > 0, "Dataset", info_.name, " has ", info_.size, " examples, expected at least 1");
-  require(info_.classes > 0, "Dataset", info_.name, " has ", info_.classes, " classes, expected at least 1");
+  require(0 < info_.classes && info_.classes <= kMostClasses, "Dataset", info_.name, " has ", info_.classes,
+          " classes, expected 1 to ", kMostClasses);
   require(!info_.input_shape.empty() && std::ranges::all_of(info_.input_shape, [](int64_t n) { return n > 0; }),
           "Dataset", info_.name, " has inputs of shape ", c10::IntArrayRef(info_.input_shape),
           ", expected positive sizes");

@@ -17,6 +17,7 @@ constexpr uint32_t kImageMagic = 0x803, kLabelMagic = 0x801;
 constexpr int64_t kIdxClasses = 10;
 // No data set of these has more; a header that says so is corrupt, and must not ask for all memory.
 constexpr uint32_t kMostImages = 100'000'000, kMostPixels = 1 << 14;
+constexpr int64_t kMostBytes = int64_t{1} << 40;
 
 std::vector<std::string> file_names(Split split, const std::string& kind) {
   const std::string stem = text(split == Split::train ? "train-" : "t10k-", kind);
@@ -53,6 +54,9 @@ Images read_images(InputFile& file) {
     file.fail_at(4, "the header says ", count, " images, expected 1 to ", kMostImages);
   if (height == 0 || width == 0 || height > kMostPixels || width > kMostPixels)
     file.fail_at(8, "the header says images of ", height, " x ", width, ", expected sides of 1 to ", kMostPixels);
+  if (int64_t{count} * height * width > kMostBytes)
+    file.fail_at(4, "the header says ", count, " images of ", height, " x ", width, ", expected at most ", kMostBytes,
+                 " bytes of them");
   Images images{at::empty({count, 1, height, width}, at::kByte), count, height, width};
   file.read({images.bytes.mutable_data_ptr<uint8_t>(), static_cast<size_t>(images.bytes.numel())}, "the images");
   file.expect_end();

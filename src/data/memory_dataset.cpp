@@ -164,7 +164,11 @@ std::shared_ptr<const Dataset> make_dataset(std::string name, const at::Tensor& 
   std::vector<int64_t> labels(given.const_data_ptr<int64_t>(), given.const_data_ptr<int64_t>() + given.numel());
   if (classes == 0 && !class_names.empty()) classes = static_cast<int64_t>(class_names.size());
   if (classes == 0)
-    for (const int64_t label : labels) classes = std::max(classes, label + 1);
+    for (size_t i = 0; i < labels.size(); ++i) {
+      require(labels[i] < kMostClasses, "make_dataset", name, ": target ", i, " is ", labels[i],
+              ", expected a class below ", kMostClasses, ", or ", kIgnore, " for none");
+      classes = std::max(classes, labels[i] + 1);
+    }
   for (size_t i = 0; i < labels.size(); ++i)
     require((0 <= labels[i] && labels[i] < classes) || labels[i] == kIgnore, "make_dataset", name, ": target ", i,
             " is ", labels[i], ", expected a class in [0, ", classes, "), or ", kIgnore, " for none");

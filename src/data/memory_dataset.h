@@ -12,6 +12,9 @@
 
 namespace lockstep::data {
 
+/// More are a mistake, such as a label that is none: names alone of so many take half a gigabyte.
+inline constexpr int64_t kMostClasses = int64_t{1} << 24;
+
 /// Examples that lie in memory as compactly as they came: inputs [N, ...] uint8 or float32, contiguous, on the CPU.
 class MemoryDataset : public Dataset {
  public:

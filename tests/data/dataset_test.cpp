@@ -5,11 +5,13 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <zlib.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "data/files.h"
@@ -133,6 +135,12 @@ TEST(Idx, WrongHeadersSayWhatWasGotAndExpected) {
   EXPECT_THAT(open_error(spec), HasSubstr("offset 0: the magic number is 2049, expected 2051"));
   folder.write("train-images-idx3-ubyte", idx_images(3, 0, 4));
   EXPECT_THAT(open_error(spec), HasSubstr("offset 8: the header says images of 0 x 4"));
+  Bytes huge = idx_images(3, 2, 2);
+  std::fill_n(huge.begin() + 4, 12, uint8_t{0});
+  huge[5] = 4;               // 2^18 images
+  huge[10] = huge[14] = 16;  // of 2^12 x 2^12
+  folder.write("train-images-idx3-ubyte", huge);
+  EXPECT_THAT(open_error(spec), HasSubstr("offset 4: the header says 262144 images of 4096 x 4096, expected at most"));
   folder.write("train-images-idx3-ubyte", idx_images(4, 2, 2));
   EXPECT_THAT(open_error(spec), HasSubstr("offset 4: the header says 3 labels, expected 4"));
   Bytes longer = idx_images(3, 2, 2);
@@ -324,6 +332,15 @@ TEST(MakeDataset, TensorsOfOneOwnAreReadAsTheyAre) {
                 make_dataset("bad", at::zeros({2, 3}), at::arange(2), 1);
               }),
               HasSubstr("target 1 is 1, expected a class in [0, 1)"));
+  for (const int64_t stray : {(int64_t{1} << 31) - 1, int64_t{1} << 61, std::numeric_limits<int64_t>::max()})
+    EXPECT_THAT(error_of([&] {
+                  make_dataset("bad", at::zeros({2, 3}), at::tensor({int64_t{0}, stray}));
+                }),
+                HasSubstr(text("target 1 is ", stray, ", expected a class below 16777216")));
+  EXPECT_THAT(error_of([&] {
+                make_dataset("bad", at::zeros({2, 3}), at::arange(2), int64_t{1} << 40);
+              }),
+              HasSubstr("bad has 1099511627776 classes, expected 1 to 16777216"));
   EXPECT_NE(error_of([&] { make_dataset("bad", at::zeros({2, 3}), at::arange(3)); }), "no error");
   EXPECT_NE(error_of([&] { make_dataset("bad", at::zeros({2, 3}), at::zeros({2})); }), "no error");
   EXPECT_NE(error_of([&] { make_dataset("bad", at::zeros({2, 3}, at::kLong), at::arange(2)); }), "no error");
