@@ -110,14 +110,15 @@ class Lattice {
         low_[axis] = std::min(low_[axis], point[axis]);
         high[axis] = std::max(high[axis], point[axis]);
       }
-    int64_t nodes = 1;
+    double nodes = 1;  // of tiny cells there are more than an int64 holds
     for (size_t axis = 0; axis < 3; ++axis) {
-      nodes_[axis] = 2 + static_cast<int64_t>((high[axis] - low_[axis]) / cell_);
-      nodes *= nodes_[axis];
+      const float cells = std::floor((high[axis] - low_[axis]) / cell_);
+      nodes *= 2.0 + cells;
+      require(nodes < 1 << 26, "elastic", "cells of ", step.cell, " m give ", nodes,
+              " nodes or more, expected fewer than 2^26: larger cells");
+      nodes_[axis] = 2 + static_cast<int64_t>(cells);
     }
-    require(nodes < int64_t{1} << 26, "elastic", "cells of ", step.cell, " m give ", nodes,
-            " nodes, expected fewer than 2^26: larger cells");
-    vectors_.resize(3 * nodes);
+    vectors_.resize(3 * static_cast<size_t>(nodes));
     for (size_t i = 0; i < vectors_.size(); ++i) vectors_[i] = static_cast<float>(step.metres * normal(key, i));
   }
 

@@ -71,6 +71,18 @@ TEST(CloudTransforms, ElasticMovesNeighboursAlike) {
     for (size_t axis = 0; axis < 3; ++axis) EXPECT_NEAR(bent.points[100 + i][axis], bent.points[i][axis], 0.003);
 }
 
+TEST(CloudTransforms, ElasticSaysWhereCellsAreTooSmall) {
+  Cloud cloud{.points = {{0, 0, 0}, {42, 42, 42}}, .features = {1, 1}, .channels = 1};
+  for (const char* cell : {"0.01", "1e-5", "1e-9", "1e-60"})
+    EXPECT_THAT([&] { transformed(cloud, text("elastic:", cell, ":0.05")); },
+                ThrowsMessage<Error>(HasSubstr("nodes or more, expected fewer than 2^26: larger cells")))
+        << cell;
+  // The number of its nodes is 0 in 64 bits.
+  const float width = 4194302.0F * 1e-5F;
+  cloud.points[1] = {width, width, width};
+  EXPECT_THROW(transformed(cloud, "elastic:1e-5:0.05"), Error);
+}
+
 TEST(CloudTransforms, DroppingLeavesOutWholePoints) {
   const Cloud cloud = random_cloud(2000, 8);
   EXPECT_THAT(error_of([] { Transforms::parse("drop:1"); }), HasSubstr("some points must stay"));
