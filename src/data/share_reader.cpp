@@ -51,6 +51,12 @@ double labelled(const Batch& batch) {
   return static_cast<double>(known) / static_cast<double>(target_numel);
 }
 
+// A consumer may have changed what a tensor is without holding it: squeeze_(), resize_(), set_data().
+bool is_as_new(const at::Tensor& tensor, at::IntArrayRef sizes, at::ScalarType type,
+               at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  return tensor.sizes() == sizes && tensor.scalar_type() == type && tensor.is_cpu() && tensor.is_contiguous(format);
+}
+
 /// Rows past those that count repeat the share's own, so that what is computed of them is nothing unusual.
 void pad(const Batch& batch, int64_t rows) {
   if (rows == batch.count) return;
@@ -74,10 +80,17 @@ BufferPool::BufferPool(const DatasetInfo& info, Layout layout, bool pinned, size
     : info_(info), layout_(layout), pinned_(pinned), most_(most) {}
 
 BufferPool::Buffers BufferPool::take(int64_t rows) {
+  std::vector<int64_t> inputs{rows}, targets{rows};
+  inputs.insert(inputs.end(), info_.input_shape.begin(), info_.input_shape.end());
+  targets.insert(targets.end(), info_.target_shape.begin(), info_.target_shape.end());
+  const auto format = layout_ == Layout::channels_last && inputs.size() == 4 ? at::MemoryFormat::ChannelsLast
+                                                                             : at::MemoryFormat::Contiguous;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find_if(given_, [rows](const Buffers& buffers) {
-      return buffers.ids.size(0) == rows && is_free(buffers.inputs) && is_free(buffers.targets) && is_free(buffers.ids);
+    const auto found = std::ranges::find_if(given_, [&](const Buffers& buffers) {
+      return is_as_new(buffers.ids, {rows}, at::kLong) && is_as_new(buffers.inputs, inputs, at::kFloat, format) &&
+             is_as_new(buffers.targets, targets, at::kLong) && is_free(buffers.inputs) && is_free(buffers.targets) &&
+             is_free(buffers.ids);
     });
     if (found != given_.end()) {
       Buffers buffers = std::move(*found);
@@ -87,12 +100,7 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
   }
   // A consumer in inference mode may be the one who reads, and his buffers serve training later.
   const c10::InferenceMode off(false);
-  std::vector<int64_t> inputs{rows}, targets{rows};
-  inputs.insert(inputs.end(), info_.input_shape.begin(), info_.input_shape.end());
-  targets.insert(targets.end(), info_.target_shape.begin(), info_.target_shape.end());
   const auto longs = at::TensorOptions(at::kLong).pinned_memory(pinned_);
-  const auto format = layout_ == Layout::channels_last && inputs.size() == 4 ? at::MemoryFormat::ChannelsLast
-                                                                             : at::MemoryFormat::Contiguous;
   return {at::empty({rows}, at::TensorOptions(at::kLong)),
           at::empty(inputs, at::TensorOptions(at::kFloat).pinned_memory(pinned_), format), at::empty(targets, longs)};
 }

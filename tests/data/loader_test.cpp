@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cfenv>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -228,6 +229,26 @@ TEST(Loader, BuffersThatWereReadInInferenceModeServeTraining) {
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(loader.next().inputs.is_inference());
   loader.next().inputs.requires_grad_();
   for (int i = 0; i < 8; ++i) EXPECT_FALSE(loader.next().inputs.requires_grad());
+}
+
+TEST(Loader, BuffersWhoseShapeOrTypeAConsumerChangedInPlaceAreNotUsedAgain) {
+  const auto dataset =
+      make_dataset("own", at::arange(256, at::kFloat).view({64, 1, 2, 2}), at::zeros({64, 1}, at::kLong), 2);
+  const std::vector<std::function<void(const Batch&)>> changes{
+      [](const Batch& batch) { batch.inputs.squeeze_(1), batch.targets.squeeze_(1), batch.ids.unsqueeze_(0); },
+      [](const Batch& batch) { batch.inputs.transpose_(2, 3); }, [](const Batch& batch) { batch.inputs.resize_({1}); },
+      [](const Batch& batch) { batch.inputs.set_data(batch.inputs.to(at::kDouble)); },
+      [](const Batch& batch) { batch.targets.set_data(batch.targets.to(at::kInt)); }};
+  for (size_t change = 0; change < changes.size(); ++change) {
+    Loader loader(dataset, Order::sequential(64), {.batch = 4, .workers = 0});
+    for (int64_t step = 0; step < 12; ++step) {
+      const Batch batch = loader.next();
+      ASSERT_TRUE(batch.inputs.equal(at::arange(16 * step, 16 * step + 16, at::kFloat).view({4, 1, 2, 2}))) << change;
+      ASSERT_TRUE(batch.targets.equal(at::zeros({4, 1}, at::kLong))) << change;
+      ASSERT_TRUE(batch.ids.equal(at::arange(4 * step, 4 * step + 4))) << change;
+      changes[change](batch);
+    }
+  }
 }
 
 TEST(Loader, ChannelsLastHoldsTheSameValues) {
