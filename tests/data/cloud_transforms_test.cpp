@@ -9,6 +9,7 @@
 #include "data/clouds.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/loader.h"
+#include "support/error_of.h"
 
 namespace lockstep::data {
 namespace {
