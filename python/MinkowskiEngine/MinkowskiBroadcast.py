@@ -13,6 +13,7 @@ from ._enums import BroadcastMode
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiSparseTensor import SparseTensor
+from .MinkowskiTensor import COORDINATE_MANAGER_DIFFERENT_ERROR
 
 
 class MinkowskiBroadcastFunction(EngineFunction):
@@ -95,6 +96,7 @@ class MinkowskiBroadcastConcatenation(MinkowskiBroadcast):
 def _check(input: SparseTensor, input_glob: SparseTensor) -> None:
     for name, given in (("input", input), ("input_glob", input_glob)):
         assert isinstance(given, SparseTensor), f"{name} is a {type(given).__name__}, expected a SparseTensor"
+    assert input._manager is input_glob._manager, COORDINATE_MANAGER_DIFFERENT_ERROR
 
 
 def _rows(input: SparseTensor, input_glob: SparseTensor) -> torch.Tensor:

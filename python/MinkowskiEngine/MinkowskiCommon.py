@@ -32,7 +32,7 @@ def whole(coordinates: torch.Tensor) -> torch.Tensor:
     """Coordinates rounded down, int32. Raises ValueError for what int32 does not hold, NaN among it."""
     if coordinates.dtype == torch.int32:
         return coordinates
-    rounded = coordinates.floor() if coordinates.is_floating_point() else coordinates
+    rounded = coordinates.floor() if coordinates.is_floating_point() else coordinates.long()
     if rounded.numel() > 0:
         least, most = rounded.aminmax()  # NaN if there is one
         if not (least >= -(2**31) and most < 2**31):

@@ -124,6 +124,9 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         assert dimension is not None and dimension > 0, (
             f"Invalid dimension. Please provide a valid dimension argument. dimension={dimension}"
         )
+        assert in_channels > 0 and out_channels > 0, (
+            f"channels are {in_channels} and {out_channels}, expected 1 or more of each"
+        )
         assert groups > 0 and in_channels % groups == 0 and out_channels % groups == 0, (
             f"groups is {groups}, expected a number that divides {in_channels} and {out_channels} channels"
         )
@@ -146,7 +149,8 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         volume = kernel_generator.kernel_volume
         self.use_mm = volume == 1 and all(value == 1 for value in kernel_generator.kernel_stride)
         matrix = (in_channels // groups, out_channels)
-        self.kernel = Parameter(torch.empty(matrix if self.use_mm else (volume, *matrix)))
+        self.kernel_shape = matrix if self.use_mm else (volume, *matrix)
+        self.kernel = Parameter(torch.empty(self.kernel_shape))
         self.bias = Parameter(torch.empty(1, out_channels)) if bias else None
 
     @property

@@ -304,10 +304,11 @@ class CoordinateManager:
         self, key: CoordinateMapKey, samples: torch.Tensor
     ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Of real points [M, 1 + D]: (rows of the map, numbers of the points, weights), one entry for each corner of the
-        grid around a point that the map has; weights are linear, in the samples' type."""
+        grid around a point that the map has; weights are linear, in the samples' type if that is a floating one."""
         rows, points, weights = _C.interpolation_map(self._manager, key, samples.detach().cpu())
         device = samples.device
-        return rows.to(device), points.to(device), weights.to(device, samples.dtype)
+        dtype = samples.dtype if samples.is_floating_point() else weights.dtype
+        return rows.to(device), points.to(device), weights.to(device, dtype)
 
     # ---- copies ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lockstep import _C
 from lockstep._C import CoordinateMapKey
-from lockstep.sync_batch_norm import SyncBatchNorm
+from lockstep.sync_batch_norm import SyncBatchNorm, replace_modules
 
 from ._enums import PoolingMode
 from .MinkowskiBroadcast import MinkowskiBroadcastAddition, MinkowskiBroadcastMultiplication
@@ -102,18 +102,19 @@ class MinkowskiSyncBatchNorm(MinkowskiBatchNorm):
     @classmethod
     def convert_sync_batchnorm(cls, module: nn.Module, process_group: dist.ProcessGroup | None = None) -> nn.Module:
         """The module with each MinkowskiBatchNorm in it replaced by a synchronised one, which takes over its parameters
-        and buffers, the same objects."""
-        if isinstance(module, MinkowskiBatchNorm) and not isinstance(module, MinkowskiSyncBatchNorm):
-            bn = module.bn
-            converted = cls(bn.num_features, bn.eps, bn.momentum, bn.affine, bn.track_running_stats, process_group)
-            converted.bn.take_over(bn)
-            converted.train(module.training)
-            return converted
-        for name, child in module.named_children():
-            new_child = cls.convert_sync_batchnorm(child, process_group)
-            if new_child is not child:
-                setattr(module, name, new_child)
-        return module
+        and buffers, the same objects. A layer under several names stays one."""
+
+        def converted(norm: Any) -> nn.Module:
+            bn = norm.bn
+            new = cls(bn.num_features, bn.eps, bn.momentum, bn.affine, bn.track_running_stats, process_group)
+            new.bn.take_over(bn)
+            new.train(norm.training)
+            return new
+
+        def is_local(each: nn.Module) -> bool:
+            return isinstance(each, MinkowskiBatchNorm) and not isinstance(each, MinkowskiSyncBatchNorm)
+
+        return replace_modules(module, is_local, converted)
 
 
 class MinkowskiInstanceNormFunction(EngineFunction):

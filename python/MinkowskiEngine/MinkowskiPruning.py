@@ -44,6 +44,7 @@ class MinkowskiPruning(MinkowskiModuleBase):
 
     def forward(self, input: SparseTensor, mask: torch.Tensor) -> SparseTensor:
         assert isinstance(input, SparseTensor), f"input is a {type(input).__name__}, expected a SparseTensor"
+        mask = torch.as_tensor(mask)
         out_key = CoordinateMapKey(input.coordinate_map_key.get_coordinate_size())
         features = MinkowskiPruningFunction.apply(input.F, mask, input.coordinate_map_key, out_key, input._manager)
         return SparseTensor._make(features, out_key, input._manager)

@@ -109,6 +109,8 @@ class Replicas:
     """
 
     def __init__(self, model: DistributedDataParallel, replicas: Optional[int] = None) -> None:
+        if model.static_graph:
+            raise ValueError("the model has static_graph=True, expected False: the passes of its replicas differ")
         self.group: Optional[dist.ProcessGroup] = model.process_group
         self.model = model
         self.nodes = _Nodes(replicas or groups.size_of(self.group), groups.size_of(self.group))

@@ -8,7 +8,7 @@ empty.
 from __future__ import annotations
 
 import copy
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -18,6 +18,23 @@ from . import _C, groups
 from .peers import current_peers
 
 _ops = torch.ops.lockstep_sparse
+
+
+def replace_modules(
+    module: torch.nn.Module,
+    is_one: Callable[[torch.nn.Module], bool],
+    new_of: Callable[[Any], torch.nn.Module],
+    done: Optional[Dict[torch.nn.Module, torch.nn.Module]] = None,
+) -> torch.nn.Module:
+    """The module with each one in it replaced; what has several names is replaced once, under all of them."""
+    done = {} if done is None else done
+    if module not in done:
+        done[module] = new_of(module) if is_one(module) else module
+        if done[module] is module:
+            for name, child in list(module._modules.items()):
+                if child is not None:
+                    module._modules[name] = replace_modules(child, is_one, new_of, done)
+    return done[module]
 
 
 def _gather_rows(mine: torch.Tensor, group: Optional[dist.ProcessGroup], counts: Optional[List[int]]) -> torch.Tensor:
@@ -169,17 +186,15 @@ class SyncBatchNorm(_BatchNorm):
         cls, module: torch.nn.Module, process_group: Optional[dist.ProcessGroup] = None
     ) -> torch.nn.Module:
         """The module with each batch norm of torch in it replaced by this one, which takes over its parameters and
-        buffers, the same objects."""
-        if isinstance(module, _BatchNorm) and not isinstance(module, cls):
-            arguments = (module.eps, module.momentum, module.affine, module.track_running_stats)
-            converted = cls(module.num_features, *arguments, process_group)
-            converted.take_over(module)
-            return converted
-        for name, child in module.named_children():
-            new_child = cls.convert_sync_batchnorm(child, process_group)
-            if new_child is not child:
-                setattr(module, name, new_child)
-        return module
+        buffers, the same objects. A layer under several names stays one."""
+
+        def converted(norm: Any) -> torch.nn.Module:
+            arguments = (norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+            new = cls(norm.num_features, *arguments, process_group)
+            new.take_over(norm)
+            return new
+
+        return replace_modules(module, lambda each: isinstance(each, _BatchNorm) and not isinstance(each, cls), converted)
 
     def __deepcopy__(self, memo: dict) -> Any:
         """Process groups are not copied."""

@@ -2,6 +2,7 @@
 """Each layer against its definition, written out over points one by one or as torch's dense layer."""
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -297,6 +298,36 @@ def test_pruning_union_and_interpolation(cloud):
     assert torch.equal(x.features_at_coordinates(at), got)
     maps = ME.MinkowskiInterpolation(return_kernel_map=True, return_weights=True)(x, at)
     assert len(maps) == 3 and len(maps[1]) == 2 and len(maps[1][0]) == len(maps[2])
+
+
+def test_interpolation_at_points_of_integers():
+    tensor = ME.SparseTensor(torch.tensor([[4.0], [8.0]]), torch.tensor([[0, 0], [0, 2]]).int(), tensor_stride=2)
+    assert ME.MinkowskiInterpolation()(tensor, torch.tensor([[0, 1]])).item() == 6
+
+
+def test_broadcasts_want_one_manager():
+    pool = ME.MinkowskiGlobalAvgPooling()
+    a, b = (ME.SparseTensor(torch.ones(2, 1), torch.tensor([[0, 1], [batch, 1]]).int()) for batch in (1, 2))
+    pool(a)
+    for layer in (ME.MinkowskiBroadcast(), ME.MinkowskiBroadcastAddition(), ME.MinkowskiBroadcastConcatenation()):
+        with pytest.raises(AssertionError, match="coordinate manager"):
+            layer(a, pool(b))
+
+
+def test_layers_under_two_names_are_converted_as_one():
+    net = torch.nn.Module()
+    net.a = net.b = ME.MinkowskiBatchNorm(4)
+    net.c = torch.nn.Sequential(net.a, ME.MinkowskiReLU())
+    net = ME.MinkowskiSyncBatchNorm.convert_sync_batchnorm(net)
+    assert isinstance(net.a, ME.MinkowskiSyncBatchNorm) and net.b is net.a and net.c[0] is net.a
+
+
+def test_small_things_of_minkowski_engine(cloud):
+    assert ME.MinkowskiConvolution(3, 5, kernel_size=3, dimension=3).kernel_shape == (27, 3, 5)
+    with pytest.raises(AssertionError, match="expected 1 or more"):
+        ME.MinkowskiConvolution(0, 5, kernel_size=3, dimension=3)
+    tensor = ME.SparseTensor(torch.tensor([[4.0], [8.0]]), torch.tensor([[0, 0], [0, 2]]).int())
+    assert ME.MinkowskiPruning()(tensor, np.array([False, True])).F.tolist() == [[8.0]]
 
 
 def test_pointwise_layers_linear_and_joins(cloud):

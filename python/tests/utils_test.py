@@ -69,6 +69,33 @@ def test_a_quantization_size_above_0(size):
         ME.utils.sparse_quantize(torch.rand(6, 3), quantization_size=size)
 
 
+@pytest.mark.parametrize("make", [
+    lambda labels: torch.tensor(labels, dtype=torch.uint8),
+    lambda labels: np.array(labels, dtype=np.uint8),
+    lambda labels: np.array(labels),
+    lambda labels: labels,
+])
+def test_conflicting_labels_of_types_that_do_not_hold_the_ignored_one(make):
+    points = torch.tensor([[0.1, 0, 0], [0.2, 0, 0], [1.5, 0, 0], [2, 2, 2]])
+    labels = make([1, 2, 3, 4])
+    points = points.numpy() if isinstance(labels, np.ndarray) else points
+    _, merged = ME.utils.sparse_quantize(points, labels=labels, quantization_size=1.0)
+    assert merged.tolist() == [-100, 3, 4]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64, torch.uint16, torch.uint32])
+def test_coordinates_of_all_integer_types(dtype):
+    coordinates = torch.tensor([[0, 1, 2, 3], [0, 1, 1, 1]])
+    assert torch.equal(ME.SparseTensor(torch.rand(2, 1), coordinates.to(dtype)).C, coordinates.int())
+
+
+def test_sizes_without_axes():
+    points = torch.tensor([[0.15, 0.25], [0.35, 0.45]], dtype=torch.float64)
+    for size in (torch.tensor(0.1), np.array(0.1)):
+        assert ME.utils.sparse_quantize(points, quantization_size=size).tolist() == [[1, 2], [3, 4]]
+    assert ME.utils.ravel_hash_vec(np.zeros((0, 3), dtype=np.int32)).shape == (0,)
+
+
 def test_strides_above_0():
     for wrong in ({"stride": 0}, {"stride": [1, -2, 1]}, {"dilation": 0}):
         with pytest.raises(AssertionError, match=f"{next(iter(wrong))} is .* expected it above 0"):

@@ -26,6 +26,8 @@ def fnv_hash_vec(arr: np.ndarray) -> np.ndarray:
 def ravel_hash_vec(arr: np.ndarray) -> np.ndarray:
     """A number for each row, uint64 [N]: its place in the box of all rows. The same for equal rows only."""
     assert arr.ndim == 2, f"the array has {arr.ndim} dimensions, expected 2"
+    if len(arr) == 0:
+        return np.zeros(0, dtype=np.uint64)
     places = (arr - arr.min(0)).astype(np.uint64)
     extents = places.max(0) + np.uint64(1)
     keys = np.zeros(arr.shape[0], dtype=np.uint64)
@@ -37,6 +39,8 @@ def ravel_hash_vec(arr: np.ndarray) -> np.ndarray:
 def _voxels(coordinates: Array, quantization_size: float | Sequence[float] | Array | None) -> Array:
     """Coordinates divided by the size and rounded down, int32, in the container they came in."""
     size: Any = quantization_size
+    if isinstance(size, (np.ndarray, torch.Tensor)) and size.ndim == 0:
+        size = size.item()
     if size is not None:
         if isinstance(size, (Sequence, np.ndarray, torch.Tensor)) and not np.isscalar(size):
             assert len(size) == coordinates.shape[1], (
@@ -56,7 +60,16 @@ def _voxels(coordinates: Array, quantization_size: float | Sequence[float] | Arr
 
 
 def _merge_labels(labels: Array, unique: Array, inverse: Array, ignore_label: int) -> Array:
-    """The label of each voxel, or ignore_label where its points disagree."""
+    """The label of each voxel, or ignore_label where its points disagree. Labels whose type does not hold ignore_label
+    become int32."""
+    dtype: Any = labels.dtype
+    if isinstance(labels, np.ndarray):
+        if dtype == bool or (dtype.kind in "iu" and not np.iinfo(dtype).min <= ignore_label <= np.iinfo(dtype).max):
+            labels = labels.astype(np.int32)
+    elif dtype == torch.bool or (
+        not dtype.is_floating_point and not torch.iinfo(dtype).min <= ignore_label <= torch.iinfo(dtype).max
+    ):
+        labels = labels.int()
     merged = labels[unique]
     conflicts = inverse[labels != merged[inverse]]
     merged[conflicts] = ignore_label
@@ -78,7 +91,7 @@ def sparse_quantize(
     rounded down; the first point of a voxel stands for it. labels are [N], or a column [N, 1].
 
     Returns, in this order, as a tuple if there is more than one: coordinates int32 [M, D], features [M, C] and labels [M]
-    where they are given (ignore_label where points of a voxel disagree), the points that stay [M] with return_index, and
+    where they are given (ignore_label where points of a voxel disagree; int32 if their type does not hold it), the points that stay [M] with return_index, and
     each point's voxel [N] with return_inverse. With return_maps_only the last two alone.
     """
     assert isinstance(coordinates, (np.ndarray, torch.Tensor)), "Coords must be either np.array or torch.Tensor."
@@ -91,6 +104,8 @@ def sparse_quantize(
         assert features.ndim == 2, f"features are {tuple(features.shape)}, expected [N, C]"
         assert len(features) == len(coordinates), f"{len(coordinates)} coordinates, {len(features)} features"
     if labels is not None:
+        if not isinstance(labels, (np.ndarray, torch.Tensor)):
+            labels = np.asarray(labels) if isinstance(coordinates, np.ndarray) else torch.as_tensor(labels)
         labels = labels.reshape(-1)
         assert len(labels) == len(coordinates), f"{len(coordinates)} coordinates, {len(labels)} labels"
     if torch.device(device).type not in ("cpu", "cuda"):
