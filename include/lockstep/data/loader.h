@@ -49,7 +49,7 @@ struct Batch {
   /// class.
   at::Tensor voxel_of_point{}, point_targets{};
   int64_t count = 0;          ///< rows that count, the first ones; n except with Tail::pad
-  double weight = 0;          ///< of this share in means over all: `count`, or how many voxels, or clouds, have a class
+  double weight = 0;          ///< of this share in means over all: how many examples, voxels or clouds have a class
   int64_t global_count = 0;   ///< of all replicas' shares together
   Cursor at;                  ///< where it lies: epoch, and step in the epoch
   Cursor next;                ///< the place after it, to resume from
@@ -74,7 +74,8 @@ struct LoaderOptions {
   int workers = 1;
   /// How many batches are read ahead.
   int64_t prefetch = 2;
-  /// Buffers that a GPU copies from without help. Unset: where there is a GPU.
+  /// Buffers that a GPU copies from without help. Unset: where there is a GPU. A batch whose tensors were copied with
+  /// non_blocking must be held until the copy is over: its buffers are used again when nobody holds them.
   std::optional<bool> pinned{};
   /// Of clouds: a folder that keeps scenes as they are before random transforms, so that each is read from its source
   /// once: voxels where there are no transforms, else points. Any number of processes may share it; what they train is
