@@ -14,6 +14,7 @@
 namespace lockstep::data {
 namespace {
 
+using lockstep::test::error_of;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
