@@ -93,6 +93,15 @@ std::vector<PlacementText> parse_placements(const std::string& text, int64_t rep
   return out;
 }
 
+std::string usual_placements(int64_t replicas, bool processes) {
+  std::string out = "1";
+  if (replicas >= 2) out += ";2";
+  if (replicas >= 3) out += text(";", replicas);
+  if (processes && replicas >= 2 && replicas % 2 == 0) out += text(";2x", replicas / 2);
+  if (processes && replicas >= 3) out += text(";", (replicas + 2) / 3, "+", (replicas + 1) / 3, "+", replicas / 3);
+  return out;
+}
+
 std::optional<Difference> first_difference(const TrialResult& a, const TrialResult& b) {
   for (size_t step = 0; step < std::max(a.hashes.size(), b.hashes.size()); ++step) {
     if (step >= a.hashes.size() || step >= b.hashes.size()) return Difference{step + 1, "the number of steps"};
@@ -104,8 +113,10 @@ std::optional<Difference> first_difference(const TrialResult& a, const TrialResu
 
 int verify(const VerifyOptions& options) {
   const train::Config config = config_of(options);
-  auto placements = parse_placements(options.placements, config.replicas);
-  if (comm::backends().empty())
+  const bool processes = !comm::backends().empty();
+  const auto placements = parse_placements(
+      options.placements.empty() ? usual_placements(config.replicas, processes) : options.placements, config.replicas);
+  if (!processes)
     require(std::ranges::all_of(placements, [](const auto& p) { return p.processes == 1; }), "verify",
             "this build has no backend that joins processes, expected placements of threads: --placements \"1;2;8\"");
   std::printf("%s on %s: %ld replicas, %ld steps of batch %ld\n", config.model.c_str(), config.data.c_str(),
@@ -132,8 +143,9 @@ void setup_verify(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("verify", "Prove that placements end in the same bits: lockstep verify MODEL");
   add_config_options(*command, options->config, {"resume", "out", "devices", "blocks", "save-every", "check-data"});
   command
-      ->add_option("--placements", options->placements,
-                   "k threads, PxT processes of threads, a+b+c replicas of each process; default: 1;2;8;2x4;3+3+2")
+      ->add_option(
+          "--placements", options->placements,
+          "k threads, PxT processes of threads, a+b+c replicas of each process; for 8 replicas 1;2;8;2x4;3+3+2")
       ->group("Where it runs");
   command->callback([options, &chosen] { chosen = [options] { return verify(*options); }; });
 }

@@ -23,6 +23,10 @@ struct PlacementText {
 /// Throws Error, naming the part, for anything else, and for blocks that don't add up to the replicas.
 std::vector<PlacementText> parse_placements(const std::string& text, int64_t replicas);
 
+/// One thread, two, one a replica, and, where `processes` can be joined, two alike and three that differ in size: for 8
+/// replicas "1;2;8;2x4;3+3+2".
+std::string usual_placements(int64_t replicas, bool processes);
+
 /// What differs first between two trials: the step (from 1) and the tensor. Empty where nothing does.
 struct Difference {
   size_t step = 0;
@@ -32,7 +36,7 @@ std::optional<Difference> first_difference(const TrialResult& a, const TrialResu
 
 struct VerifyOptions {
   ConfigOptions config;
-  std::string placements = "1;2;8;2x4;3+3+2";
+  std::string placements{};  ///< empty: usual_placements
 };
 
 /// `lockstep verify MODEL`: trains under each placement. 0 where all end in the same bits, else 1.

@@ -13,10 +13,18 @@
 #include "cli/launcher/supervisor.h"
 #include "cli/program.h"
 #include "cli/run.h"
+#include "cli/verify.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
+
+TEST(Verify, UsualPlacementsAreThoseOfAnyNumberOfReplicas) {
+  EXPECT_EQ(usual_placements(8, true), "1;2;8;2x4;3+3+2");
+  EXPECT_EQ(usual_placements(8, false), "1;2;8");
+  for (const int64_t replicas : {2, 3, 4, 5, 7, 16})
+    EXPECT_GE(parse_placements(usual_placements(replicas, true), replicas).size(), 3U) << replicas;
+}
 
 TEST(Lines, AreTheSameHoweverTheyWereCut) {
   const std::string text = "one\n\ntwo three\r\nfour\rfive\nsix";
