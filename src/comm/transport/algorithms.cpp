@@ -235,15 +235,13 @@ std::optional<SignatureMismatch> compare_signatures(Transport& transport, const 
   const std::string words = signature(call), shown = describe(call);
   std::strncpy(row(transport.rank()), words.c_str(), kBytes / 2 - 1);
   std::strncpy(row(transport.rank()) + kBytes / 2, shown.c_str(), kBytes / 2 - 1);
-  const auto rows = all.to(transport.device());
   std::vector<Message> sends, receives;
   for (int r = 0; r < transport.size(); ++r) {
     if (r == transport.rank()) continue;
-    sends.push_back({r, rows[transport.rank()]});
-    receives.push_back({r, rows[r]});
+    sends.push_back({r, all[transport.rank()]});
+    receives.push_back({r, all[r]});
   }
   exchange(transport, std::move(sends), std::move(receives), deadline, kSignatures);
-  all.copy_(rows);
   for (int r = 1; r < transport.size(); ++r)
     if (std::strcmp(row(r), row(0)) != 0)
       return SignatureMismatch{r, text("ranks called different operations: rank 0 called ", row(0) + kBytes / 2,
