@@ -12,7 +12,7 @@ foreach(object ${OBJECTS})
 endforeach()
 if(found)
   message(FATAL_ERROR "symbols that merge across instruction sets:${found}\n"
-                      "expected none: see include/lockstep/core/cpu_level.h")
+                      "expected none: see include/lockstep/base/detail/instruction_set.h")
 endif()
 list(LENGTH OBJECTS count)
 message(STATUS "${count} objects hold no symbol that merges across instruction sets")

@@ -108,17 +108,21 @@ function(lockstep_layer)
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_LAYERS ${target})
 endfunction()
 
-# lockstep_part(TARGET PART SOURCES a.cpp ... [PCH network] [HEADERS folders...]): sources of a layer that see more than
-# its others: modules or all of torch's operators (PCH network), or the headers of an optional package. On the layer
+# lockstep_part(TARGET PART SOURCES a.cpp ... [PCH network] [OPTIMISE 1] [HEADERS folders...]): sources of a layer that
+# see more than its others, modules or all of torch's operators (PCH network) or the headers of an optional package, or
+# less (PCH plain). On the layer
 # itself those would be on every command line, and a build with the package could share no object with one without
 # (ccache).
 function(lockstep_part target part)
-  cmake_parse_arguments(ARG "" "PCH" "SOURCES;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "PCH;OPTIMISE" "SOURCES;HEADERS" ${ARGN})
   set(objects ${target}_${part})
   add_library(${objects} OBJECT ${ARG_SOURCES})
   target_link_libraries(${objects} PRIVATE lockstep_flags $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)
   target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   target_include_directories(${objects} SYSTEM PRIVATE ${ARG_HEADERS})
+  if(ARG_OPTIMISE)
+    lockstep_optimise(${objects} ${ARG_OPTIMISE})
+  endif()
   lockstep_reuse_pch(${objects} ${ARG_PCH})
   lockstep_compile_together(${objects})
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
@@ -144,7 +148,7 @@ function(lockstep_kernels target)
 endfunction()
 
 # lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.
-# The file defines everything inside namespace LOCKSTEP_ISA; core/cpu_level.h picks one at run time.
+# The file defines everything inside namespace LOCKSTEP_ISA; base/detail/instruction_set.h picks one at run time.
 # Contraction is off so that a multiply and an add are never fused behind our back.
 function(lockstep_isa_sources target)
   foreach(file ${ARGN})

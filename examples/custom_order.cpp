@@ -12,11 +12,11 @@
 #include <cstdio>
 #include <numeric>
 
-#include "lockstep/core/permutation.h"
-#include "lockstep/core/sha256.h"
+#include "lockstep/base/detail/sha256.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/data/metric.h"
+#include "lockstep/metrics/metric.h"
+#include "lockstep/numerics/permutation.h"
 #include "lockstep/parallel/replica.h"
 
 using namespace lockstep;

@@ -5,13 +5,13 @@
 
 #include <cstdio>
 
+#include "lockstep/base/allocator.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/data/metric.h"
-#include "lockstep/models/dense/lenet.h"
+#include "lockstep/metrics/metric.h"
+#include "lockstep/models/images/lenet.h"
 #include "lockstep/models/init.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
 using namespace lockstep;
 

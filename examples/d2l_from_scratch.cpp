@@ -15,13 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/device.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/core/random_scope.h"
+#include "lockstep/base/allocator.h"
+#include "lockstep/context/random_scope.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/data/metric.h"
-#include "lockstep/models/dense/lenet.h"
+#include "lockstep/metrics/metric.h"
+#include "lockstep/models/images/lenet.h"
+#include "lockstep/numerics/device.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/functional.h"
 
 using at::Tensor;

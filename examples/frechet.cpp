@@ -13,7 +13,7 @@
 #include <cstdio>
 
 #include "lockstep/data/loader.h"
-#include "lockstep/data/metric.h"
+#include "lockstep/metrics/metric.h"
 #include "lockstep/parallel/replica.h"
 
 using namespace lockstep;

@@ -10,16 +10,16 @@
 #include <map>
 #include <string>
 
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/data/metric.h"
+#include "lockstep/metrics/metric.h"
 #include "lockstep/models/registry.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/schedule.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 
 using namespace lockstep;
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/random.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/random.h"
 #include "lockstep/sparse/tensor_field.h"
 
 namespace shapes {

@@ -8,13 +8,13 @@
 #include <exception>
 #include <string>
 
+#include "lockstep/base/allocator.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/models/sparse/completion.h"
+#include "lockstep/models/clouds/completion.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/schedule.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "shapes.h"
 
 using namespace lockstep;

@@ -9,13 +9,13 @@
 #include <cmath>
 #include <cstdio>
 
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/core/random.h"
-#include "lockstep/core/random_scope.h"
+#include "lockstep/base/allocator.h"
+#include "lockstep/context/random_scope.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/pinned.h"
+#include "lockstep/numerics/random.h"
 #include "lockstep/parallel/functional.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/sparse/nn/norm.h"
 #include "lockstep/sparse/nn/pointwise.h"
 #include "lockstep/sparse/nn/pooling.h"

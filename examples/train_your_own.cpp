@@ -7,9 +7,9 @@
 
 #include <cstdio>
 
+#include "lockstep/base/allocator.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/train/trainer.h"
 using namespace lockstep;
 

@@ -12,8 +12,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
 #include "support/interleave.h"
 #include "support/program.h"
 

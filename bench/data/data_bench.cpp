@@ -24,10 +24,10 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/random.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/cloud.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/numerics/random.h"
 #include "support/interleave.h"
 #include "support/program.h"
 

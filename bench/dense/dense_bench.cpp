@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/core/cpu_level.h"
-#include "lockstep/core/memory.h"
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/detail/instruction_set.h"
 #include "lockstep/dense/convolution.h"
 #include "support/interleave.h"
 #include "support/program.h"

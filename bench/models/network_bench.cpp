@@ -15,12 +15,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/error.h"
+#include "lockstep/models/clouds/minkunet.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 #include "models/operation_times.h"
 #include "support/interleave.h"

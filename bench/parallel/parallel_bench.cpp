@@ -13,13 +13,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/timeline.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/core/timeline.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 #include "parallel/networks.h"
 #include "support/interleave.h"

@@ -11,12 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/core/permutation.h"
-#include "lockstep/core/random.h"
+#include "lockstep/numerics/permutation.h"
+#include "lockstep/numerics/pinned.h"
+#include "lockstep/numerics/random.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
 #include "parallel/networks.h"

@@ -14,12 +14,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/core/cpu_level.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/parallel_for.h"
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/detail/instruction_set.h"
+#include "lockstep/base/detail/parallel_for.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
-#include "sparse/operations.h"
+#include "sparse/ops/operations.h"
 #include "support/program.h"
 #include "support/rooms.h"
 #include "support/sgemm.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/core/median.h"
+#include "lockstep/base/detail/median.h"
 
 namespace lockstep::bench {
 

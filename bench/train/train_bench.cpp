@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/allocator.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/memory.h"
-#include "lockstep/core/numerics.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/train/trainer.h"
 #include "support/interleave.h"
 #include "support/peer.h"

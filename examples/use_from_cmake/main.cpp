@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/numerics.h"
+#include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
 
 struct NetImpl : torch::nn::Cloneable<NetImpl> {

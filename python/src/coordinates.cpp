@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "bindings.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace py = pybind11;
 

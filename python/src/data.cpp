@@ -4,9 +4,9 @@
 #include <ATen/ops/empty.h>
 
 #include "bindings.h"
-#include "lockstep/core/error.h"
-#include "lockstep/data/metric.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/order.h"
+#include "lockstep/metrics/metric.h"
 
 namespace py = pybind11;
 

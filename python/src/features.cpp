@@ -4,11 +4,11 @@
 #include <ATen/ops/empty.h>
 
 #include "bindings.h"
-#include "lockstep/core/batch_statistics.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/norm/detail/batch_statistics.h"
 #include "lockstep/sparse/convolution.h"
+#include "lockstep/sparse/detail/rows.h"
 #include "lockstep/sparse/functional.h"
-#include "lockstep/sparse/rows.h"
 
 namespace py = pybind11;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/numerics.h"
-#include "lockstep/core/tree.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/device.h"
+#include "lockstep/numerics/pinned.h"
+#include "lockstep/numerics/tree.h"
 
 namespace lockstep::python {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <chrono>
 
-#include "lockstep/core/median.h"
+#include "lockstep/base/detail/median.h"
 
 namespace lockstep::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::cli {
 namespace {

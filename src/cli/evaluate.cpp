@@ -16,9 +16,9 @@
 
 #include "cli/job.h"
 #include "cli/model_file.h"
+#include "lockstep/base/detail/suggestions.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/nearest.h"
 #include "lockstep/report/format.h"
 
 namespace lockstep::cli {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/train/weights.h"
+#include "lockstep/run/weights.h"
 
 namespace lockstep::cli {
 namespace {

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "lockstep/base/allocator.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/fingerprint.h"
-#include "lockstep/core/memory.h"
+#include "lockstep/numerics/device.h"
+#include "lockstep/numerics/fingerprint.h"
 
 namespace lockstep::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "cli/run.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/device.h"
+#include "lockstep/numerics/device.h"
 
 namespace lockstep::cli {
 

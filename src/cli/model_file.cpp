@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "cli/job.h"
-#include "lockstep/core/error.h"
-#include "lockstep/train/weights.h"
+#include "lockstep/base/error.h"
+#include "lockstep/run/weights.h"
 
 namespace lockstep::cli {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "cli/model_file.h"
 #include "cli/predict_parts.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/parallel/replica.h"

@@ -6,12 +6,12 @@
 #include <algorithm>
 
 #include "cli/predict_parts.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/report/cloud_view.h"
-#include "lockstep/report/files.h"
-#include "lockstep/report/image.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/image.h"
 
 namespace lockstep::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include <ATen/ops/tensor.h>
 
 #include "cli/predict_parts.h"
-#include "lockstep/core/error.h"
+#include "lockstep/archive/tensor_file.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/transforms.h"
-#include "lockstep/train/tensor_file.h"
 
 namespace lockstep::cli {
 namespace {

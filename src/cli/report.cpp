@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "lockstep/report/files.h"
 #include "lockstep/report/html.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/run_files.h"
 
 namespace lockstep::cli {
 

@@ -13,11 +13,11 @@
 #include <memory>
 #include <random>
 
-#include "cli/launcher/guard.h"
-#include "cli/launcher/store.h"
-#include "cli/launcher/supervisor.h"
-#include "lockstep/core/cpu_info.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/detail/processor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/launch/detail/guard.h"
+#include "lockstep/launch/detail/store.h"
+#include "lockstep/launch/detail/supervisor.h"
 
 namespace lockstep::cli {
 namespace {

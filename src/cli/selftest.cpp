@@ -17,11 +17,11 @@
 #include <thread>
 
 #include "cli/bandwidth.h"
+#include "lockstep/base/detail/processor.h"
+#include "lockstep/base/detail/suggestions.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/selftest.h"
-#include "lockstep/core/cpu_info.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/nearest.h"
 
 namespace lockstep::cli {
 namespace {

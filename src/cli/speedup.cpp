@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "cli/trial.h"
-#include "lockstep/core/cpu_info.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/median.h"
+#include "lockstep/base/detail/median.h"
+#include "lockstep/base/detail/processor.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/numerics/device.h"
 #include "lockstep/report/curves.h"
-#include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/table.h"
+#include "lockstep/run/detail/files.h"
 
 namespace lockstep::cli {
 namespace {

@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "cli/trial.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/report/files.h"
+#include "lockstep/numerics/device.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/table.h"
+#include "lockstep/run/detail/files.h"
 
 namespace lockstep::cli {
 namespace {

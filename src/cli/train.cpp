@@ -13,11 +13,11 @@
 #include <memory>
 
 #include "cli/job.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/report/format.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/run_files.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/trainer.h"
 

@@ -13,12 +13,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/run.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/report/files.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/weights.h"
 #include "lockstep/train/trainer.h"
-#include "lockstep/train/weights.h"
 
 namespace lockstep::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "lockstep/report/metrics.h"
-#include "lockstep/train/config.h"
+#include "lockstep/run/config.h"
+#include "lockstep/run/metrics.h"
 
 namespace lockstep::cli {
 

@@ -11,8 +11,8 @@
 #include <numeric>
 #include <sstream>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::cli {

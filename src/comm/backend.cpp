@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 

@@ -9,7 +9,7 @@
 #include "comm/nccl/nccl.h"
 #include "comm/rendezvous.h"
 #include "comm/transport/transport_backend.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

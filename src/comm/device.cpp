@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/device.h"
 
-#include "lockstep/comm/reduce.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/detail/reduce.h"
 
 namespace lockstep::comm {
 

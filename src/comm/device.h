@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "comm/backend.h"
-#include "lockstep/core/reduce.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::comm {
 
-/// `reduce` (core/reduce.h) where the data is on a GPU: enqueued on that GPU's current stream. Sources on other GPUs of
-/// this host are read through peer access. Up to 64 sources and 64 destinations.
+/// `reduce` (numerics/reduce.h) where the data is on a GPU: enqueued on that GPU's current stream. Sources on other
+/// GPUs of this host are read through peer access. Up to 64 sources and 64 destinations.
 void reduce_on_cuda(int device, const TreeProgram& program, ReduceOp op, at::ScalarType dtype,
                     std::span<const std::byte* const> sources, std::span<std::byte* const> destinations, int64_t count,
                     int64_t divisor);

@@ -11,7 +11,7 @@
 #include <iterator>
 
 #include "comm/host_list.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include "comm/backend.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "comm/backend.h"
 #include "comm/transport/executor.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

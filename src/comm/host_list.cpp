@@ -4,7 +4,7 @@
 #include <charconv>
 #include <optional>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

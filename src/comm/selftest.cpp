@@ -12,8 +12,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/reduce.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::comm {
 namespace {

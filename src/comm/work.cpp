@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "comm/backend.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/error.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::comm {
 

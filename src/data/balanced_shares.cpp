@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/balanced_shares.h"
+#include "lockstep/data/detail/balanced_shares.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 // Largest first, each to whoever has least so far; then exchanges between the largest share and a smaller one, the best
 // first, as long as they help. Shares are put in order by the same exchanges between the halves of their list.

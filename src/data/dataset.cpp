@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "data/memory_dataset.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/cloud.h"
 
 namespace lockstep::data {

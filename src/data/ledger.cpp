@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {

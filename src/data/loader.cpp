@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "data/share_reader.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/cpu/kernels.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {

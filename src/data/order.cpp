@@ -6,9 +6,9 @@
 #include <numeric>
 #include <utility>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/permutation.h"
-#include "lockstep/core/random.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/permutation.h"
+#include "lockstep/numerics/random.h"
 
 namespace lockstep::data {
 namespace {

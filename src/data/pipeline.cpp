@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "data/memory_dataset.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/random.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/random.h"
 
 namespace lockstep::data {
 namespace {

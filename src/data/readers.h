@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/file.h"
+#include "data/formats/file.h"
 #include "lockstep/data/cloud.h"
 
 // One function a kind of data set; open.cpp chooses. All throw Error as open_dataset says.

@@ -9,9 +9,9 @@
 #include <span>
 #include <utility>
 
-#include "data/cloud_reader.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
+#include "data/clouds/cloud_reader.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/device.h"
 
 namespace lockstep::data {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "data/pipeline.h"
-#include "lockstep/core/tree.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/numerics/tree.h"
 
 namespace lockstep::data {
 

@@ -8,7 +8,7 @@
 
 #include "data/memory_dataset.h"
 #include "data/readers.h"
-#include "lockstep/core/philox.h"
+#include "lockstep/numerics/philox.h"
 
 namespace lockstep::data {
 namespace {

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <utility>
 
-#include "lockstep/core/digits.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/detail/digits.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "dense/geometry.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::dense {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "dense/cpu/image_kernel.h"
 #include "dense/geometry.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::dense {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/dense/convolution.h"
 #include "lockstep/dense/pooling.h"
 

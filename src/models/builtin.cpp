@@ -7,18 +7,18 @@
 #include <functional>
 #include <numeric>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/nearest.h"
-#include "lockstep/models/dense/equivariant.h"
-#include "lockstep/models/dense/lenet.h"
-#include "lockstep/models/dense/mlp.h"
-#include "lockstep/models/dense/resnet.h"
-#include "lockstep/models/dense/small_images.h"
+#include "lockstep/base/detail/suggestions.h"
+#include "lockstep/base/error.h"
+#include "lockstep/models/clouds/mink_fcnn.h"
+#include "lockstep/models/clouds/mink_resnet.h"
+#include "lockstep/models/clouds/minkunet.h"
+#include "lockstep/models/clouds/stack_unet.h"
+#include "lockstep/models/images/equivariant.h"
+#include "lockstep/models/images/lenet.h"
+#include "lockstep/models/images/mlp.h"
+#include "lockstep/models/images/resnet.h"
+#include "lockstep/models/images/small_images.h"
 #include "lockstep/models/registry.h"
-#include "lockstep/models/sparse/mink_fcnn.h"
-#include "lockstep/models/sparse/mink_resnet.h"
-#include "lockstep/models/sparse/minkunet.h"
-#include "lockstep/models/sparse/stack_unet.h"
 #include "lockstep/sparse/nn/convolution.h"
 
 namespace lockstep::models {

@@ -5,7 +5,7 @@
 
 #include <ostream>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::models {
 namespace {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/nearest.h"
+#include "lockstep/base/detail/suggestions.h"
+#include "lockstep/base/error.h"
 #include "lockstep/sparse/nn/blocks.h"
 
 namespace lockstep::models {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/models/registry.h"
 
 namespace lockstep::models {

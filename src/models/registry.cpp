@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/nearest.h"
+#include "lockstep/base/detail/suggestions.h"
+#include "lockstep/base/error.h"
 #include "lockstep/models/init.h"
 
 namespace lockstep::models {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <vector>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::models {
 namespace {

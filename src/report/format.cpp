@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::report {
 namespace {

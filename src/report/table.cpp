@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
-#include "report/json.h"
+#include "lockstep/run/detail/files.h"
+#include "ude/lockstep/run/detail/json.h"
 
 namespace lockstep::report {
 namespace {

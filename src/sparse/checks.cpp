@@ -3,7 +3,7 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::sparse {
 

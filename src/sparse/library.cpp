@@ -4,7 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-#include "sparse/operations.h"
+#include "sparse/ops/operations.h"
 
 namespace lockstep::sparse {
 namespace {

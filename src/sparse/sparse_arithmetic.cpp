@@ -6,11 +6,11 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/stack.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/sparse/rows.h"
+#include "lockstep/base/error.h"
+#include "lockstep/sparse/detail/rows.h"
 #include "lockstep/sparse/sparse_tensor.h"
 #include "sparse/checks.h"
-#include "sparse/operations.h"
+#include "sparse/ops/operations.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -17,10 +17,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "lockstep/core/error.h"
-#include "lockstep/sparse/rows.h"
+#include "lockstep/base/error.h"
+#include "lockstep/sparse/detail/rows.h"
 #include "sparse/checks.h"
-#include "sparse/keys.h"
+#include "sparse/coordinates/keys.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -15,8 +15,8 @@
 
 #include <limits>
 
-#include "lockstep/core/error.h"
-#include "lockstep/sparse/rows.h"
+#include "lockstep/base/error.h"
+#include "lockstep/sparse/detail/rows.h"
 #include "sparse/checks.h"
 
 namespace lockstep::sparse {

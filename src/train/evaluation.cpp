@@ -6,9 +6,9 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros.h>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/data/metric.h"
+#include "lockstep/metrics/metric.h"
 #include "train/input.h"
 #include "train/precision.h"
 

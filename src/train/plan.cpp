@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/random_scope.h"
+#include "lockstep/context/random_scope.h"
 
 namespace lockstep::train {
 namespace {

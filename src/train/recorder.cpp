@@ -7,15 +7,15 @@
 #include <filesystem>
 #include <system_error>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/log.h"
-#include "lockstep/core/sha256.h"
+#include "lockstep/base/detail/sha256.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/report/curves.h"
-#include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/tensorboard.h"
-#include "lockstep/train/weights.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/weights.h"
 #include "train/precision.h"
 #include "train/scenes.h"
 #include "train/session.h"

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <optional>
 
-#include "lockstep/report/metrics.h"
 #include "lockstep/report/progress.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/metrics.h"
+#include "lockstep/run/run_files.h"
 #include "train/plan.h"
 
 namespace lockstep::train {

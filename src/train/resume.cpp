@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "lockstep/core/error.h"
+#include "lockstep/archive/detail/tensor_archive.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/transforms.h"
 #include "train/plan.h"
-#include "train/tensor_archive.h"
 
 namespace lockstep::train {
 namespace {

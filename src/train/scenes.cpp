@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "lockstep/core/random.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/numerics/random.h"
 #include "train/input.h"
 
 namespace lockstep::train {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lockstep/models/classifier.h"
-#include "lockstep/report/scenes.h"
+#include "lockstep/run/scenes.h"
 #include "train/plan.h"
 
 namespace lockstep::train {

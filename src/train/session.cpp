@@ -8,12 +8,12 @@
 
 #include <cmath>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/log.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/parallel/sync_batch_norm.h"
-#include "lockstep/train/weights.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/run/weights.h"
 #include "train/input.h"
 #include "train/precision.h"
 #include "train/snapshot.h"

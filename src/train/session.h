@@ -5,7 +5,7 @@
 #include <exception>
 #include <mutex>
 
-#include "lockstep/core/timeline.h"
+#include "lockstep/base/timeline.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/parallel/replica.h"
 #include "train/plan.h"

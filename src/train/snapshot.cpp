@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/models/state_dict.h"
 
 namespace lockstep::train {

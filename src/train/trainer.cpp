@@ -4,15 +4,15 @@
 #include <atomic>
 #include <future>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/log.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/parallel/replica_error.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/run_files.h"
+#include "lockstep/run/weights.h"
 #include "lockstep/train/job.h"
-#include "lockstep/train/weights.h"
 #include "train/plan.h"
 #include "train/recorder.h"
 #include "train/session.h"

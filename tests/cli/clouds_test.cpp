@@ -11,8 +11,8 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
-#include "lockstep/report/files.h"
-#include "lockstep/report/image.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/image.h"
 #include "support/published_clouds.h"
 #include "support/temporary_folder.h"
 

@@ -9,11 +9,11 @@
 #include <fstream>
 #include <string>
 
-#include "cli/launcher/output.h"
-#include "cli/launcher/supervisor.h"
 #include "cli/program.h"
 #include "cli/run.h"
 #include "cli/verify.h"
+#include "lockstep/launch/detail/output.h"
+#include "lockstep/launch/detail/supervisor.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "cli/program.h"
-#include "lockstep/report/files.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/run_files.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {

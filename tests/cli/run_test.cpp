@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "cli/program.h"
-#include "lockstep/core/cpu_info.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/detail/processor.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::cli {
 namespace {

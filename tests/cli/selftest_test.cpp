@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/fingerprint.h"
-#include "lockstep/core/memory.h"
+#include "lockstep/base/allocator.h"
+#include "lockstep/numerics/device.h"
+#include "lockstep/numerics/fingerprint.h"
 
 namespace lockstep::cli {
 namespace {

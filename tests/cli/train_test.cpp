@@ -13,12 +13,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
-#include "lockstep/report/image.h"
-#include "lockstep/train/checkpoint.h"
-#include "lockstep/train/config.h"
-#include "lockstep/train/weights.h"
+#include "lockstep/run/checkpoint.h"
+#include "lockstep/run/config.h"
+#include "lockstep/run/image.h"
+#include "lockstep/run/weights.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {

@@ -19,7 +19,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm::test {
 namespace {

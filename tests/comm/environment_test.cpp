@@ -7,7 +7,7 @@
 #include <map>
 
 #include "comm/host_list.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 

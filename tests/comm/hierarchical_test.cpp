@@ -13,8 +13,8 @@
 #include "comm/expect_failure.h"
 #include "comm/gloo/gloo.h"
 #include "comm/transport/transport_backend.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
-#include "lockstep/core/error.h"
 #include "support/threads.h"
 
 namespace lockstep::comm {

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "comm/collective_checks.h"
+#include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
-#include "lockstep/core/error.h"
 #include "support/threads.h"
 
 namespace lockstep::comm {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <thread>
 
-#include "data/files.h"
+#include "support/files.h"
 
 namespace lockstep::data {
 namespace {

@@ -15,8 +15,8 @@
 #include <set>
 #include <thread>
 
-#include "data/files.h"
 #include "lockstep/data/ledger.h"
+#include "support/files.h"
 
 namespace lockstep::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "data/files.h"
+#include "support/files.h"
 
 namespace lockstep::data {
 namespace {

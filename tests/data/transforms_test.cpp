@@ -7,9 +7,9 @@
 
 #include <set>
 
-#include "data/files.h"
 #include "data/pipeline.h"
 #include "lockstep/data/dataset.h"
+#include "support/files.h"
 
 namespace lockstep::data {
 namespace {

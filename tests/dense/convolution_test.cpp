@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/core/cpu_level.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/detail/instruction_set.h"
+#include "lockstep/base/error.h"
 #include "lockstep/dense/scope.h"
 
 namespace lockstep::dense {

@@ -12,8 +12,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/core/cpu_level.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/detail/instruction_set.h"
+#include "lockstep/base/error.h"
 #include "lockstep/dense/scope.h"
 
 namespace lockstep::dense {

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 
-#include "lockstep/core/random.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/state_dict.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/random.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 
 namespace lockstep::models {

@@ -22,8 +22,8 @@
 #include <set>
 #include <sstream>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/random_scope.h"
+#include "lockstep/base/error.h"
+#include "lockstep/context/random_scope.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/sparse/nn/blocks.h"

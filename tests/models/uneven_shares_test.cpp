@@ -15,10 +15,10 @@
 #include <map>
 #include <mutex>
 
-#include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/models/clouds/minkunet.h"
+#include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/parallel/functional.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 #include "support/clouds.h"
 #include "support/devices.h"

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <ostream>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/core/error.h"
 #include "support/threads.h"
 
 namespace lockstep::test {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "lockstep/report/files.h"
+#include "lockstep/run/detail/files.h"
 
 namespace lockstep::report {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/run_files.h"
 
 namespace lockstep::report {
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "report/draw/ticks.h"
 #include "report/escape.h"
-#include "report/ticks.h"
 
 namespace lockstep::report {
 namespace {

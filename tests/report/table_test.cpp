@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "lockstep/report/files.h"
 #include "lockstep/report/format.h"
+#include "lockstep/run/detail/files.h"
 #include "support/error_of.h"
 #include "support/temporary_folder.h"
 

@@ -16,7 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/sparse/functional.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"

@@ -12,11 +12,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/peers.h"
+#include "lockstep/base/error.h"
+#include "lockstep/context/detail/peers.h"
+#include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/parallel/functional.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/sparse/nn/blocks.h"
 #include "lockstep/sparse/nn/pointwise.h"

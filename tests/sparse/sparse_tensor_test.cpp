@@ -16,9 +16,9 @@
 
 #include <set>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/sparse/detail/rows.h"
 #include "lockstep/sparse/functional.h"
-#include "lockstep/sparse/rows.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"
 #include "support/gradcheck.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/device.h"
+#include "lockstep/numerics/device.h"
 
 namespace lockstep {
 

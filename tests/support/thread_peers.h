@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/core/peers.h"
+#include "lockstep/context/detail/peers.h"
 
 /// The least that replicas on threads need: a barrier and a place for everybody's tensor.
 namespace lockstep::test {

@@ -34,9 +34,9 @@ class Layers(unittest.TestCase):
             return layers.check(pathlib.Path(folder))
 
     def test_an_include_against_the_direction_is_found_with_its_line(self):
-        found = self.problems({"include/lockstep/core/tree.h": LICENCE + '#include "lockstep/comm/group.h"\n'})
+        found = self.problems({"include/lockstep/numerics/tree.h": LICENCE + '#include "lockstep/comm/group.h"\n'})
         self.assertEqual(len(found), 1)
-        self.assertIn("include/lockstep/core/tree.h:2: core includes lockstep/comm/group.h of comm", found[0])
+        self.assertIn("include/lockstep/numerics/tree.h:2: numerics includes lockstep/comm/group.h of comm", found[0])
 
     def test_an_include_between_layers_that_stand_side_by_side_is_found(self):
         self.assertEqual(len(self.problems({"src/sparse/map.cpp": '#include "lockstep/comm/group.h"\n'})), 1)
@@ -48,7 +48,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(self.problems({"src/models/lenet.cpp": line})), 1)
 
     def test_angle_brackets_hide_nothing(self):
-        self.assertEqual(len(self.problems({"src/core/tree.cpp": "#include <lockstep/comm/group.h>\n"})), 1)
+        self.assertEqual(len(self.problems({"src/numerics/tree.cpp": "#include <lockstep/comm/group.h>\n"})), 1)
 
     def test_a_layer_sees_all_that_it_stands_on(self):
         lines = "".join(f'#include "lockstep/{layer}/x.h"\n' for layer in layers.USES)
@@ -64,8 +64,8 @@ class Layers(unittest.TestCase):
         self.assertEqual(self.problems({"include/lockstep/train/fit.h": "#include <torch/torch.h>\n"}), [])
 
     def test_a_link_line_against_the_direction_is_found(self):
-        line = "lockstep_layer(NAME core SOURCES a.cpp USES lockstep::comm lockstep::torch)\n"
-        self.assertEqual(len(self.problems({"src/core/CMakeLists.txt": line})), 1)
+        line = "lockstep_layer(NAME numerics SOURCES a.cpp USES lockstep::comm lockstep::torch)\n"
+        self.assertEqual(len(self.problems({"src/numerics/CMakeLists.txt": line})), 1)
 
     def test_a_folder_that_is_no_layer_is_found(self):
         self.assertEqual(len(self.problems({"include/lockstep/misc/x.h": LICENCE})), 1)
@@ -73,7 +73,7 @@ class Layers(unittest.TestCase):
 
 class Text(unittest.TestCase):
     def test_each_slip_is_found(self):
-        path = pathlib.PurePath("src/core/x.h")
+        path = pathlib.PurePath("src/numerics/x.h")
         good = LICENCE + "#pragma once\n\nint x();\n"
         self.assertEqual(text.check_file(path, good), [])
         for bad in (good[len(LICENCE) :], good.replace("#pragma once\n", ""), good + "\n", good[:-1] + " \n", "\t" + good,
@@ -81,14 +81,14 @@ class Text(unittest.TestCase):
             self.assertEqual(len(text.check_file(path, bad)), 1, bad)
 
     def test_a_name_that_a_source_brings_in_and_never_uses_is_found_with_its_line(self):
-        path = pathlib.PurePath("src/core/x.cpp")
+        path = pathlib.PurePath("src/numerics/x.cpp")
         used = LICENCE + "using std::size_t;\nnamespace s = std;\nusing A = int;\ns::size_t f(A);\nsize_t g;\n"
         self.assertEqual(text.check_file(path, used), [])
         for line in ("using a::idle;", "  using typename A::idle;", "using idle = a::b<int>;", "namespace idle = a::b;"):
             for mention in ("", "// idle\n", '#include "idle.h"\n', 'auto z = "\\"idle";\n'):
                 found = text.check_file(path, used + mention + line + "\n")
                 self.assertEqual([problem.rpartition(":")[2] for problem in found], [" idle is never used"], line)
-            self.assertIn("src/core/x.cpp:7: ", text.check_file(path, used + line + "\n")[0])
+            self.assertIn("src/numerics/x.cpp:7: ", text.check_file(path, used + line + "\n")[0])
             self.assertEqual(text.check_file(path, used + line + "\nidle w;\n"), [])
 
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):

@@ -11,12 +11,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/cloud.h"
-#include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/models/clouds/minkunet.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/report/files.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/detail/files.h"
+#include "lockstep/run/run_files.h"
 #include "lockstep/train/trainer.h"
 #include "support/published_clouds.h"
 #include "support/temporary_folder.h"

@@ -12,10 +12,10 @@
 #include <cstdlib>
 #include <memory>
 
-#include "lockstep/core/error.h"
-#include "lockstep/models/sparse/minkunet.h"
+#include "lockstep/base/error.h"
+#include "lockstep/models/clouds/minkunet.h"
+#include "lockstep/run/weights.h"
 #include "lockstep/train/trainer.h"
-#include "lockstep/train/weights.h"
 #include "support/slow_network.h"
 #include "support/temporary_folder.h"
 

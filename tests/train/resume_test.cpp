@@ -12,10 +12,10 @@
 #include <csignal>
 #include <filesystem>
 
-#include "lockstep/core/error.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/run/run_files.h"
+#include "lockstep/run/weights.h"
 #include "lockstep/train/trainer.h"
-#include "lockstep/train/weights.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::train {

@@ -14,9 +14,9 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/core/error.h"
-#include "lockstep/report/run_files.h"
-#include "lockstep/train/weights.h"
+#include "lockstep/base/error.h"
+#include "lockstep/run/run_files.h"
+#include "lockstep/run/weights.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::train {

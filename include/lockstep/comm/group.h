@@ -11,7 +11,7 @@
 
 #include "lockstep/comm/error.h"
 #include "lockstep/comm/work.h"
-#include "lockstep/core/reduce.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::comm {
 

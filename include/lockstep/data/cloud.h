@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/philox.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/transforms.h"
+#include "lockstep/numerics/philox.h"
 
 /// Point clouds: examples that differ in size.
 namespace lockstep::data {

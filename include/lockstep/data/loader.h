@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/core/tree.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/order.h"
 #include "lockstep/data/transforms.h"
+#include "lockstep/numerics/tree.h"
 
 namespace lockstep::data {
 

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/core/philox.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/numerics/philox.h"
 
 namespace lockstep::data {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/device.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/parallel/scatter.h"
 
@@ -66,9 +66,9 @@ std::vector<Holder> replicate(const Holder& module, const Devices& devices) {
 namespace detail {
 
 /// Calls body(replica) for each replica on a thread of its own, with the caller's grad mode and autocast state, one
-/// intra-op thread, random numbers of its own (core/random_scope.h) and its peers (core/peers.h), which share their
-/// backward pass. Returns when all have ended. Throws
-/// ReplicaError of the lowest replica that failed; those that wait for it are woken.
+/// intra-op thread, random numbers of its own (context/random_scope.h) and its peers (context/detail/peers.h), which
+/// share their backward pass. Returns when all have ended. Throws ReplicaError of the lowest replica that failed; those
+/// that wait for it are woken.
 void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body);
 
 template <class T>

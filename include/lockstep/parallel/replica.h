@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/core/timeline.h"
-#include "lockstep/core/tree.h"
+#include "lockstep/base/timeline.h"
+#include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/team.h"
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/device.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/device.h"
 
 /// Cutting a batch into shares for devices, and joining results again. Both take tensors and any nesting of vectors,
 /// tuples, pairs, maps and optionals of them; numbers and texts beside them go to every device as they are.

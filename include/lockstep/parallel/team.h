@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/timeline.h"
 #include "lockstep/comm/group.h"
-#include "lockstep/core/device.h"
-#include "lockstep/core/timeline.h"
-#include "lockstep/core/tree.h"
+#include "lockstep/numerics/device.h"
+#include "lockstep/numerics/tree.h"
 
 namespace lockstep::parallel {
 
@@ -31,7 +31,7 @@ struct TeamOptions {
   comm::Group group{};
   /// How many replicas each process runs; empty: sizes differ by at most one. {3, 3, 2} is legal, so is {0, 8}.
   std::vector<int64_t> blocks{};
-  /// What random layers and initialisation inside run() draw from (core/random_scope.h): torch::manual_seed has no
+  /// What random layers and initialisation inside run() draw from (context/random_scope.h): torch::manual_seed has no
   /// effect there.
   uint64_t seed = 0;
   Order order = Order::canonical;
@@ -74,7 +74,7 @@ class Team {
   /// one stops the others, here and in the other processes, and comes out as a ReplicaError with that replica's number
   /// (replica_error.h), once all have been joined. May be called again, not from within.
   ///
-  /// With LOCKSTEP_TRACE=FILE in the environment the replicas' spans (core/timeline.h) are added to that file at the
+  /// With LOCKSTEP_TRACE=FILE in the environment the replicas' spans (base/timeline.h) are added to that file at the
   /// end, one file a process.
   void run(const std::function<void(Replica&)>& body) const;
 

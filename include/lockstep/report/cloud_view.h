@@ -5,12 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "lockstep/report/image.h"
+#include "lockstep/run/image.h"
 
 /// Pictures of point clouds.
 namespace lockstep::report {
-
-using Rgb = std::array<uint8_t, 3>;
 
 /// The colour of a class, different for the first twenty.
 Rgb class_colour(int64_t label);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/report/figure.h"
-#include "lockstep/report/run_files.h"
+#include "lockstep/run/run_files.h"
 
 /// The charts of runs. One run: a colour for train, one for test. Several: a colour a run, its train line dashed. The x
 /// axis counts epochs where all lines know theirs, else steps. A chart of what no run has measured has no series.

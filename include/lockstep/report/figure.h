@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/report/image.h"
+#include "lockstep/run/image.h"
 
 /// Line charts, drawn by ourselves: the same layout as SVG (a file, or part of a page) and as a picture.
 namespace lockstep::report {

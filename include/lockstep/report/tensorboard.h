@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/report/image.h"
-#include "lockstep/report/metrics.h"
+#include "lockstep/run/image.h"
+#include "lockstep/run/metrics.h"
 
 /// Event files, as TensorBoard reads them: `tensorboard --logdir runs` shows all runs.
 namespace lockstep::report {

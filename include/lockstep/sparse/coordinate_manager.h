@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "lockstep/sparse/coordinate_map.h"
+#include "lockstep/sparse/detail/row_map.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
-#include "lockstep/sparse/row_map.h"
 
 namespace lockstep::sparse {
 

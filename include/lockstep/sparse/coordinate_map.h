@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/sparse/device_copies.h"
+#include "lockstep/sparse/detail/device_copies.h"
 
 namespace lockstep::sparse {
 

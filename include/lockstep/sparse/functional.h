@@ -35,7 +35,7 @@ SparseTensor broadcast_multiply(const SparseTensor& x, const SparseTensor& globa
 SparseTensor broadcast_cat(const SparseTensor& x, const SparseTensor& global);
 
 /// In training each value is zero with `probability`, else divided by what is left; else x itself. Values are drawn by
-/// key (core/random.h): from this thread's RandomScope, so that a mask follows from seed, step and replica, or else
+/// key (numerics/random.h): from this thread's RandomScope, so that a mask follows from seed, step and replica, or else
 /// from the default generator; the same for any number of threads.
 SparseTensor keyed_dropout(const SparseTensor& x, double probability, bool training);
 at::Tensor keyed_dropout(const at::Tensor& features, double probability, bool training);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/sparse/coordinate_map.h"
-#include "lockstep/sparse/device_copies.h"
+#include "lockstep/sparse/detail/device_copies.h"
 
 namespace lockstep::sparse {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/device.h"
+#include "lockstep/numerics/device.h"
 #include "lockstep/sparse/coordinate_manager.h"
 
 namespace lockstep::sparse {

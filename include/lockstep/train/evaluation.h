@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/tree.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/transforms.h"
 #include "lockstep/models/classifier.h"
+#include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/replica.h"
 
 namespace lockstep::data {

@@ -11,9 +11,9 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/order.h"
 #include "lockstep/models/classifier.h"
-#include "lockstep/report/metrics.h"
-#include "lockstep/train/checkpoint.h"
-#include "lockstep/train/config.h"
+#include "lockstep/run/checkpoint.h"
+#include "lockstep/run/config.h"
+#include "lockstep/run/metrics.h"
 #include "lockstep/train/evaluation.h"
 
 namespace lockstep::train {

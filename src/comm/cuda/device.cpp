@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "comm/cuda/reduce.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 

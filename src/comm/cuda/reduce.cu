@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/reduce.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::comm {
 namespace {

@@ -14,7 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "comm/transport/witness.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

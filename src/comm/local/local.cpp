@@ -4,7 +4,7 @@
 
 #include "comm/backend.h"
 #include "comm/local/exchange.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm::local {
 namespace {

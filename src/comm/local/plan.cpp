@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm::local {
 namespace {

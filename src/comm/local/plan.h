@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/backend.h"
-#include "lockstep/core/reduce.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::comm::local {
 

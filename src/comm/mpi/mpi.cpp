@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "comm/backend.h"
 #include "comm/transport/witness.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

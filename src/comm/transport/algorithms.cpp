@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "comm/device.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "comm/backend.h"
 #include "comm/transport/transport.h"
-#include "lockstep/core/tree.h"
+#include "lockstep/numerics/tree.h"
 
 namespace lockstep::comm {
 

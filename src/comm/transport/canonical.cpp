@@ -4,7 +4,7 @@
 
 #include "comm/device.h"
 #include "comm/transport/algorithms.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/reduce.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::comm {
 

@@ -9,7 +9,7 @@
 #include "comm/transport/counting.h"
 #include "comm/transport/executor.h"
 #include "comm/transport/staging.h"
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once for each CPU level: raw pointers and file-local code only (see core/cpu_level.h).
+// Compiled once for each CPU level: raw pointers and file-local code only (see base/detail/instruction_set.h).
 #include "dense/cpu/image_kernel.h"
 
-#include "lockstep/core/simd.h"
+#include "lockstep/base/detail/simd.h"
 
 namespace lockstep::dense::LOCKSTEP_ISA {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/core/cpu_level.h"
+#include "lockstep/base/detail/instruction_set.h"
 
 namespace lockstep::dense {
 

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "sparse/cuda/portable.h"
 
 namespace lockstep::sparse::cuda {

@@ -3,7 +3,7 @@
 
 #include <torch/library.h>
 
-#include "sparse/operations.h"
+#include "sparse/ops/operations.h"
 
 void lockstep::sparse::cuda::register_operations(torch::Library& library) {
 #define ON_CUDA(name) library.impl(#name, &lockstep::sparse::cuda::name)

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "sparse/keys.h"
+#include "sparse/coordinates/keys.h"
 
 namespace lockstep::sparse::cuda {
 

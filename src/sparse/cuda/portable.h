@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lockstep/core/philox.h"
+#include "lockstep/numerics/philox.h"
 
 namespace lockstep::sparse::cuda {
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sin.h>
 
-#include "lockstep/core/error.h"
+#include "lockstep/base/error.h"
 #include "lockstep/sparse/convolution.h"
 
 namespace lockstep::sparse::nn {

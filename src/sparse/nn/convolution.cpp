@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/random.h"
-#include "lockstep/core/random_scope.h"
+#include "lockstep/base/error.h"
+#include "lockstep/context/random_scope.h"
+#include "lockstep/numerics/random.h"
 #include "lockstep/sparse/convolution.h"
 
 namespace lockstep::sparse::nn {

@@ -2,8 +2,8 @@
 // Adds 1 to 7 in the canonical order.
 #include <iostream>
 
-#include "lockstep/core/error.h"
-#include "lockstep/core/tree.h"
+#include "lockstep/base/error.h"
+#include "lockstep/numerics/tree.h"
 
 int main() {
   auto add = [](int& left, int&& right) { left += right; };

@@ -9,10 +9,10 @@
 #include <numeric>
 #include <vector>
 
-#include "sparse/cuda/convolution.h"
-#include "sparse/cuda/maps.h"
-#include "sparse/cuda/parts.h"
-#include "sparse/cuda/tensor_product.cuh"
+#include "sparse/maps/cuda/maps.h"
+#include "sparse/ops/cuda/convolution.h"
+#include "sparse/ops/cuda/parts.h"
+#include "sparse/ops/cuda/product/tensor_product.cuh"
 
 namespace lockstep::sparse::cuda {
 

@@ -4,7 +4,7 @@
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
-#include "lockstep/core/batch_norm_hook.h"
+#include "lockstep/norm/detail/batch_norm_hook.h"
 #include "lockstep/sparse/functional.h"
 
 namespace lockstep::sparse::nn {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "lockstep/run/checkpoint.h"
+
+namespace lockstep::train {
+
+/// The weights in a value: those of a checkpoint, a plain dict of tensors (a state_dict), or a dict that holds one
+/// under "state_dict", "model_state_dict" or "model". Throws Error, naming `name`, where there are none.
+Tensors weights_in(const Value& value, const std::string& name);
+/// Of a file: last.pt, weights.pt, or one that Python's torch.save wrote. A folder: its checkpoint, else its
+/// weights.pt.
+Tensors read_weights(const std::filesystem::path& file);
+
+/// A plain dict of tensors, that Python reads with torch.load(..., weights_only=True) and load_state_dict. Throws
+/// std::system_error.
+void write_weights(const std::filesystem::path& file, const Tensors& weights);
+
+/// One SHA-256 over names, dtypes, shapes and bytes (in row-major order), in the order of names: the same for equal
+/// weights, however and on whatever device they are stored.
+std::string hash_of(const Tensors& weights);
+
+}  // namespace lockstep::train

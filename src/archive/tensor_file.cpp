@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/archive/tensor_file.h"
+
+#include <c10/util/Exception.h>
+#include <caffe2/serialize/inline_container.h>
+#include <caffe2/serialize/read_adapter_interface.h>
+#include <zlib.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <system_error>
+
+#include "archive/pickle.h"
+#include "lockstep/archive/detail/safe_file.h"
+#include "lockstep/archive/detail/tensor_archive.h"
+
+namespace lockstep::train {
+namespace {
+
+using caffe2::serialize::PyTorchStreamReader;
+using caffe2::serialize::PyTorchStreamWriter;
+
+// torch.load ignores records that it does not know. libtorch's reader is built without the zip's own checks.
+constexpr const char* kChecksums = "lockstep_crc32";
+
+uint32_t checksum(const void* bytes, size_t count) {
+  return static_cast<uint32_t>(crc32_z(0, static_cast<const Bytef*>(bytes), count));
+}
+
+template <class... Parts>
+[[noreturn]] void damaged(const std::string& name, const Parts&... parts) {
+  throw DamagedFile(text("read_tensor_file: '", name, "' ", parts..., ", expected a whole file of torch.save"));
+}
+
+class MemoryAdapter : public caffe2::serialize::ReadAdapterInterface {
+ public:
+  explicit MemoryAdapter(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  size_t size() const override { return bytes_.size(); }
+  size_t read(uint64_t at, void* into, size_t count, const char* /*what*/) const override {
+    if (at >= bytes_.size()) return 0;
+    count = std::min<size_t>(count, bytes_.size() - at);
+    std::memcpy(into, bytes_.data() + at, count);
+    return count;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+class Archive {
+ public:
+  Archive(std::span<const std::byte> bytes, const std::string& name)
+      : name_(name), reader_(std::make_shared<MemoryAdapter>(bytes)) {
+    if (reader_.hasRecord("byteorder")) {
+      const auto [order, size] = reader_.getRecord("byteorder");
+      const std::string_view word(static_cast<const char*>(order.get()), size);
+      require(word != "big", "read_tensor_file", "'", name,
+              "' was written on a big-endian machine, expected a little-endian one");
+      if (word != "little") damaged(name, "has damaged bytes in 'byteorder'");
+    }
+    if (!reader_.hasRecord(kChecksums)) return;
+    const auto [lines, size] = reader_.getRecord(kChecksums);
+    std::istringstream in(std::string(static_cast<const char*>(lines.get()), size));
+    uint32_t sum = 0;
+    for (std::string record; in >> record >> sum;) checksums_[record] = sum;
+  }
+
+  std::pair<at::DataPtr, size_t> record(const std::string& name) {
+    if (!reader_.hasRecord(name)) damaged(name_, "has no '", name, "'");
+    auto [bytes, size] = reader_.getRecord(name);
+    const auto sum = checksums_.find(name);
+    if (sum != checksums_.end() && sum->second != checksum(bytes.get(), size))
+      damaged(name_, "has damaged bytes in '", name, "'");
+    return {std::move(bytes), size};
+  }
+
+  c10::Storage storage(const std::string& key, size_t bytes) {
+    auto& known = storages_[key];
+    if (!known) {
+      if (bytes == 0) return {c10::Storage::use_byte_size_t(), 0, at::DataPtr(), nullptr, false};
+      auto [data, size] = record("data/" + key);
+      if (size < bytes) damaged(name_, "has ", size, " bytes in 'data/", key, "', not ", bytes);
+      known = c10::Storage(c10::Storage::use_byte_size_t(), size, std::move(data), nullptr, false);
+    }
+    if (known.nbytes() < bytes) damaged(name_, "has ", known.nbytes(), " bytes in 'data/", key, "', not ", bytes);
+    return known;
+  }
+
+  Value read() {
+    const auto [bytes, size] = record("data.pkl");
+    return unpickle(
+        {static_cast<const std::byte*>(bytes.get()), size},
+        [this](const std::string& key, size_t count) { return storage(key, count); }, name_);
+  }
+
+ private:
+  const std::string& name_;
+  PyTorchStreamReader reader_;
+  std::map<std::string, uint32_t> checksums_;
+  std::map<std::string, c10::Storage> storages_;
+};
+
+void add(PyTorchStreamWriter& archive, std::string& checksums, const std::string& name, const void* bytes,
+         size_t count) {
+  archive.writeRecord(name, bytes, count);
+  checksums += text(name, " ", checksum(bytes, count), "\n");
+}
+
+}  // namespace
+
+const Value* Value::find(const std::string& key) const {
+  const auto* dict = std::get_if<Dict>(&held);
+  if (dict == nullptr) return nullptr;
+  for (const auto& [name, value] : *dict)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+const Value& Value::at(const std::string& key) const {
+  const Value* found = find(key);
+  require(found != nullptr, "tensor file", "there is no '", key, "' in ", kind(), ", expected one");
+  return *found;
+}
+
+const char* Value::kind() const {
+  static constexpr const char* kNames[] = {"None", "a bool",   "an integer", "a number",
+                                           "text", "a tensor", "a list",     "a dict"};
+  return kNames[held.index()];
+}
+
+Value read_tensor_file(std::span<const std::byte> bytes, const std::string& name) {
+  if (bytes.empty()) damaged(name, "is empty");
+  // The sign of torch.save's older format, a bare pickle.
+  require(bytes[0] != std::byte{0x80}, "read_tensor_file", "'", name,
+          "' is a bare pickle, expected the zip that torch.save writes since 1.6");
+  if (bytes.size() < 4 || std::memcmp(bytes.data(), "PK\3\4", 4) != 0) damaged(name, "is no zip");
+  try {
+    return Archive(bytes, name).read();
+  } catch (const c10::Error& error) {
+    std::string what = error.what_without_backtrace();
+    damaged(name, "is cut short or damaged (", what.substr(0, what.find('\n')), ")");
+  }
+}
+
+std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  require(file.good(), "read_tensor_file", "'", path, "' can't be opened (", std::strerror(errno),
+          "), expected a file of torch.save");
+  const auto size = file.tellg();
+  require(size >= 0, "read_tensor_file", "'", path, "' is no file, expected one of torch.save");
+  std::string bytes(static_cast<size_t>(size), '\0');
+  file.seekg(0);
+  file.read(bytes.data(), size);
+  require(file.good() || size == std::streampos(0), "read_tensor_file", "'", path, "' can't be read (",
+          std::strerror(errno), ")");
+  return bytes;
+}
+
+Value read_tensor_file(const std::string& path) {
+  const std::string bytes = read_bytes(path);
+  return read_tensor_file(std::as_bytes(std::span(bytes)), path);
+}
+
+void write_archive(SafeFile& file, const Value& value) {
+  // libtorch's writer throws out of its destructor where its sink fails: ours never says so, and what failed comes out
+  // here.
+  std::exception_ptr failure;
+  PyTorchStreamWriter archive([&](const void* bytes, size_t count) {
+    try {
+      if (!failure) file.write(bytes, count);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    return count;
+  });
+  const Pickled pickled = pickle(value);
+  std::string checksums;
+  add(archive, checksums, "data.pkl", pickled.bytes.data(), pickled.bytes.size());
+  const std::string order = "little";
+  archive.writeRecord("byteorder", order.data(), order.size());
+  for (size_t k = 0; k < pickled.tensors.size() && !failure; ++k)
+    add(archive, checksums, "data/" + std::to_string(k), pickled.tensors[k].const_data_ptr(),
+        pickled.tensors[k].nbytes());
+  archive.writeRecord(kChecksums, checksums.data(), checksums.size());
+  archive.writeEndOfFile();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void write_tensor_file(const std::string& path, const Value& value) {
+  static_assert(std::endian::native == std::endian::little);
+  SafeFile file(path);
+  write_archive(file, value);
+  file.commit();
+}
+
+}  // namespace lockstep::train

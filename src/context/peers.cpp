@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/context/detail/peers.h"
+
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+thread_local Peers* current = nullptr;
+}
+
+Peers::Gathered Peers::begin_all_gather(const at::Tensor& mine) {
+  return [this, mine] { return all_gather(mine); };
+}
+
+Peers::GatherRows Peers::gather_rows() const {
+  return [](const at::Tensor& mine) { return [mine] { return mine; }; };
+}
+
+at::Tensor Peers::meet(const std::vector<at::Tensor>& /*mine*/, const Joint& /*joint*/) {
+  fail("Peers", "meet() was called where each replica runs its own backward pass, expected shares_backward()");
+}
+
+Peers* current_peers() noexcept {
+  return current;
+}
+
+PeersScope::PeersScope(Peers* peers) noexcept : outer_(std::exchange(current, peers)) {}
+
+PeersScope::~PeersScope() {
+  current = outer_;
+}
+
+}  // namespace lockstep

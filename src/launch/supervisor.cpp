@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/detail/supervisor.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr int other_signals[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT, SIGCHLD};
+
+std::string name_of_signal(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? text("signal ", signal) : text("SIG", name);
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  return text(time.count() / 1000.0, " s");
+}
+
+}  // namespace
+
+Signals::Signals() {
+  sigaction(SIGCHLD, nullptr, &child_before_);
+  sigaction(SIGPIPE, nullptr, &pipe_before_);
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, ranks would vanish before we ask how they ended
+  ::signal(SIGPIPE, SIG_IGN);  // writing says EPIPE
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (int signal : ending_signals) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) sigaddset(&handled, signal);
+  }
+  for (int signal : other_signals) sigaddset(&handled, signal);
+  if (sigprocmask(SIG_BLOCK, &handled, &before_) != 0) throw_errno("sigprocmask");
+  fd_ = Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_) throw_errno("signalfd");
+}
+
+// One program may launch several times, as `lockstep verify` does, and its next ranks take over what stands here.
+Signals::~Signals() {
+  sigaction(SIGCHLD, &child_before_, nullptr);
+  sigaction(SIGPIPE, &pipe_before_, nullptr);
+  sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int Signals::next() {
+  signalfd_siginfo info{};
+  return read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+void Supervisor::say(const std::string& message) {
+  output_.add(2, text("lockstep run: ", message, "\n"));
+}
+
+void Supervisor::start(int rank, const RankCommand& command) {
+  try {
+    ranks_.push_back(start_rank(rank, command));
+  } catch (...) {
+    kill_now();
+    for (const auto& started : ranks_) waitpid(started.process, nullptr, 0);
+    throw;
+  }
+}
+
+int Supervisor::running() const {
+  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.running; }));
+}
+
+int Supervisor::run(TerminalInput* input) {
+  while (running() > 0) {
+    wait_for_events(input);
+    while (const int signal = signals_.next()) on_signal(signal);
+    reap();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      say(text(running(), " still ran ", seconds(grace_), " later: killed"));
+      kill_now();
+    }
+    output_.flush();
+  }
+  read_remains();
+  output_.drain();
+  return exit_code_.value_or(0);
+}
+
+int Supervisor::poll_timeout() const {
+  // Nothing tells that a terminal's foreground has come back to us: look now and then.
+  if (!kill_at_) return isatty(STDIN_FILENO) ? 500 : -1;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+  return std::max<int>(0, static_cast<int>(left.count()) + 1);
+}
+
+void Supervisor::wait_for_events(TerminalInput* input) {
+  std::vector<pollfd> events{{signals_.fd(), POLLIN, 0}};
+  events.push_back(input == nullptr ? pollfd{-1, 0, 0} : input->wanted());
+  events.push_back(output_.empty() ? pollfd{-1, 0, 0} : pollfd{output_.next_fd(), POLLOUT, 0});
+  std::vector<RankStream*> streams;
+  for (auto& rank : ranks_)
+    for (auto& stream : rank.streams)
+      if (stream.pipe && !output_.full()) {
+        streams.push_back(&stream);
+        events.push_back({stream.pipe.get(), POLLIN, 0});
+      }
+  if (poll(events.data(), events.size(), poll_timeout()) <= 0) return;
+  if (events[1].fd >= 0 && events[1].revents != 0) input->advance();
+  for (size_t s = 0; s < streams.size(); ++s)
+    if (events[3 + s].revents != 0) read_from(*streams[s]);
+}
+
+void Supervisor::read_from(RankStream& stream) {
+  char bytes[1 << 16];
+  const ssize_t count = read(stream.pipe.get(), bytes, sizeof bytes);
+  if (count > 0) output_.add(stream.fd, stream.lines.feed({bytes, static_cast<size_t>(count)}));
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  // Nobody reads our output any more: let the rank's next write find that out, as it would without us.
+  if (count <= 0 || output_.is_broken(stream.fd)) {
+    output_.add(stream.fd, stream.lines.finish());
+    stream.pipe.close();
+  }
+}
+
+// All ranks have ended. What they wrote is in the pipes; a process that they left behind may still hold the other ends,
+// and is not waited for.
+void Supervisor::read_remains() {
+  for (auto& rank : ranks_)
+    for (auto& stream : rank.streams) {
+      for (pollfd ready{stream.pipe.get(), POLLIN, 0}; stream.pipe && poll(&ready, 1, 0) == 1;) {
+        read_from(stream);
+        output_.flush();
+      }
+      output_.add(stream.fd, stream.lines.finish());
+    }
+}
+
+void Supervisor::reap() {
+  std::vector<std::pair<RankProcess*, int>> found;
+  for (auto& rank : ranks_) {
+    int status = 0;
+    if (rank.running && waitpid(rank.process, &status, WNOHANG) == rank.process) found.emplace_back(&rank, status);
+  }
+  // When several have ended since we last looked: one that was killed is the reason why others gave up.
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return WIFSIGNALED(a.second) && !WIFSIGNALED(b.second); });
+  for (const auto& [rank, status] : found) rank->running = false;
+  for (const auto& [rank, status] : found) ended(*rank, status);
+}
+
+void Supervisor::ended(RankProcess& rank, int status) {
+  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (code == 0 || exit_code_) return;
+  exit_code_ = code;
+  failed(rank, status, code);
+}
+
+void Supervisor::failed(const RankProcess& rank, int status, int code) {
+  const std::string others = running() == 0 ? "" : text("; ending the other ", running());
+  const std::string who = text("rank ", rank.rank, " (process ", rank.process, ") ");
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (signal == 0)
+    say(text(who, "ended with exit code ", code, others));
+  else if (signal != told_)
+    say(text(who, "was killed by ", name_of_signal(signal), " (", strsignal(signal),
+             signal == SIGKILL ? "; the kernel's, when memory runs out)" : ")", others));
+  if (running() == 0) return;
+  if (told_ == 0) send_all(SIGTERM);
+  kill_after_grace();
+}
+
+void Supervisor::on_signal(int signal) {
+  if (signal == SIGCHLD) return;
+  if (std::find(std::begin(ending_signals), std::end(ending_signals), signal) == std::end(ending_signals)) {
+    send_all(signal);
+    if (signal == SIGTSTP) kill(getpid(), SIGSTOP);  // until SIGCONT, which comes here and is passed on too
+    return;
+  }
+  // A tool that ends a process and its group (timeout, a shell) sends the same signal twice.
+  const bool again = told_ != 0 && Clock::now() - told_at_ > std::chrono::seconds(1);
+  if (told_ == 0) {
+    told_ = signal;
+    told_at_ = Clock::now();
+    say(text(name_of_signal(signal), " passed on to ", running(), running() == 1 ? " rank" : " ranks",
+             "; a second one kills"));
+    send_all(signal);
+  } else if (again) {
+    say(text(name_of_signal(signal), " again: ", running(), " killed"));
+    if (!exit_code_) exit_code_ = 128 + signal;
+    kill_now();
+  }
+}
+
+void Supervisor::send_all(int signal) {
+  for (const auto& rank : ranks_) {
+    if (!rank.running) continue;
+    kill(-rank.process, signal);
+    // A stopped process takes a signal when it goes on.
+    if (signal == SIGTERM || signal == SIGHUP || signal == SIGINT || signal == SIGQUIT) kill(-rank.process, SIGCONT);
+  }
+}
+
+void Supervisor::kill_after_grace() {
+  kill_at_ = Clock::now() + grace_;
+}
+
+void Supervisor::kill_now() {
+  for (const auto& rank : ranks_)
+    if (rank.running) kill(-rank.process, SIGKILL);
+  kill_at_.reset();
+}
+
+}  // namespace lockstep::cli

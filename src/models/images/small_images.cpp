@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/models/images/small_images.h"
+
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::models {
+namespace {
+
+namespace nn = torch::nn;
+
+void check(const char* network, const SmallImageOptions& options, int64_t smallest) {
+  require(options.height >= smallest && options.width >= smallest, network, "images are ", options.height, "x",
+          options.width, ", expected ", smallest, "x", smallest, " or larger");
+  require(options.channels > 0 && options.classes > 0, network, "there are ", options.channels, " channels and ",
+          options.classes, " classes, expected at least one of each");
+  require(options.scale > 0, network, "the scale is ", options.scale, ", expected it above 0");
+  require(options.dropout >= 0 && options.dropout < 1, network, "dropout is ", options.dropout,
+          ", expected it in [0, 1)");
+}
+
+int64_t scaled(const SmallImageOptions& options, int64_t size) {
+  return std::max<int64_t>(1, std::llround(options.scale * static_cast<double>(size)));
+}
+
+// Padded so that the image keeps its size.
+nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, bool bias) {
+  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).padding(kernel / 2).bias(bias));
+}
+
+nn::MaxPool2d pooling() {
+  return nn::MaxPool2d(nn::MaxPool2dOptions(2));
+}
+
+}  // namespace
+
+AlexNetImpl::AlexNetImpl(const SmallImageOptions& options) : options(options) {
+  check("AlexNet", options, 8);
+  AlexNetImpl::reset();
+}
+
+void AlexNetImpl::reset() {
+  struct Layer {
+    int64_t channels, kernel;
+    bool pooled;
+  };
+  features = register_module("features", nn::Sequential());
+  int64_t in = options.channels;
+  for (const Layer& layer : {Layer{64, 5, true}, {192, 5, true}, {384, 3, false}, {256, 3, false}, {256, 3, true}}) {
+    const int64_t out = scaled(options, layer.channels);
+    features->push_back(convolution(in, out, layer.kernel, true));
+    features->push_back(nn::ReLU());
+    if (layer.pooled) features->push_back(pooling());
+    in = out;
+  }
+  const int64_t units = scaled(options, 512);
+  classifier =
+      register_module("classifier", nn::Sequential(nn::Dropout(options.dropout),
+                                                   nn::Linear(in * (options.height / 8) * (options.width / 8), units),
+                                                   nn::ReLU(), nn::Dropout(options.dropout), nn::Linear(units, units),
+                                                   nn::ReLU(), nn::Linear(units, options.classes)));
+}
+
+at::Tensor AlexNetImpl::forward(const at::Tensor& x) {
+  return classifier->forward(features->forward(x).flatten(1));
+}
+
+VggImpl::VggImpl(const SmallImageOptions& options) : options(options) {
+  check("Vgg", options, 16);
+  VggImpl::reset();
+}
+
+void VggImpl::reset() {
+  struct Stage {
+    int64_t convolutions, channels;
+  };
+  features = register_module("features", nn::Sequential());
+  int64_t in = options.channels;
+  for (const Stage& stage : {Stage{1, 64}, {1, 128}, {2, 256}, {2, 512}}) {
+    for (int64_t i = 0; i < stage.convolutions; ++i) {
+      const int64_t out = scaled(options, stage.channels);
+      features->push_back(convolution(in, out, 3, false));  // the norm has the bias
+      features->push_back(nn::BatchNorm2d(out));
+      features->push_back(nn::ReLU());
+      in = out;
+    }
+    features->push_back(pooling());
+  }
+  const int64_t units = scaled(options, 512);
+  classifier = register_module(
+      "classifier", nn::Sequential(nn::Linear(in * (options.height / 16) * (options.width / 16), units), nn::ReLU(),
+                                   nn::Dropout(options.dropout), nn::Linear(units, options.classes)));
+}
+
+at::Tensor VggImpl::forward(const at::Tensor& x) {
+  return classifier->forward(features->forward(x).flatten(1));
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "numerics/cuda/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <cuda_runtime_api.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::detail {
+
+const bool has_cuda = true;
+
+std::vector<CudaDeviceInfo> find_cuda_devices() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    cudaGetLastError();  // No driver or no device is an answer, not a failure: leave no error behind.
+    log_debug("no CUDA devices: ", cudaGetErrorString(error));
+    return {};
+  }
+  std::vector<CudaDeviceInfo> devices;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties;
+    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    require(error == cudaSuccess, "cuda_devices", "device ", index, " answers '", cudaGetErrorString(error),
+            "', expected its properties");
+    devices.push_back({properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+                       static_cast<int64_t>(properties.totalGlobalMem)});
+  }
+  return devices;
+}
+
+std::string cuda_runtime_version() {
+  int version = 0;
+  cudaRuntimeGetVersion(&version);
+  return text(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string cudnn_version() {
+  const auto& hooks = at::detail::getCUDAHooks();
+  if (!hooks.compiledWithCuDNN()) return {};
+  const long version = hooks.versionCuDNN();
+  return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+}  // namespace lockstep::detail

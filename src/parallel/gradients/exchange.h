@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "lockstep/comm/work.h"
+#include "lockstep/numerics/reduce.h"
+#include "parallel/gradients/plan.h"
+#include "parallel/team/team_state.h"
+
+namespace lockstep::parallel {
+
+/// Adds up the gradients of all replicas. Those of this process are read where the backward pass left them. Where there
+/// are other processes, a bucket leaves as soon as its last gradient is there, while the backward pass goes on: the
+/// replica that brings it adds up this process's nodes of the tree and posts them. Nobody waits for that; buckets are
+/// posted in the plan's order, by whoever finds the next ones complete.
+class GradientExchange {
+ public:
+  /// `leaves`: [member][parameter]. `wire`: what contributions and partial sums of float32 and float64 are rounded to,
+  /// between processes and within one alike.
+  GradientExchange(TeamState& team, GradientPlan plan, std::vector<std::vector<at::Tensor>> leaves,
+                   std::optional<at::ScalarType> wire);
+  ~GradientExchange();
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
+
+  const GradientPlan& plan() const { return plan_; }
+
+  /// While held, nothing is posted: others add up this step's gradients (gradient_compressor.h). Between steps.
+  void hold(bool held) { held_ = held; }
+
+  /// Member `member`'s coming backward pass is its last of this step: its gradients count as they come.
+  void expect(int64_t member);
+  /// Its backward pass has ended: what has not come by now is zero.
+  void complete(int64_t member);
+  /// The order in which gradients of member 0 came in its last pass, those that did not come at the end.
+  std::vector<int64_t> arrival_order() const;
+
+  /// The sum of a piece over all replicas, [size]. It lies in `into` where that is defined and memory is needed, else
+  /// in a gradient or a bucket. Once every member's pass has ended, by any thread.
+  at::Tensor sum(int64_t piece, const at::Tensor& into);
+  /// Only waits for it.
+  void wait(int64_t piece);
+
+  /// Ends the step: gradients of a member are let go, buckets are free again.
+  void clear(int64_t member);
+  void reset();
+
+ private:
+  class Hook;
+  struct Transit {
+    std::vector<at::Tensor> nodes;  // of this process's block, the first becomes the result
+    comm::Work work;
+    std::mutex waiting;
+    std::atomic<bool> arrived{false};
+    std::atomic<int64_t> pending{0};
+  };
+  // One row a member of this process.
+  struct Sources {
+    std::vector<const std::byte*> rows;
+    at::Tensor rounded;  // what they point into, where they are no gradients
+  };
+  struct Member {
+    std::vector<uint8_t> arrived;
+    std::vector<int64_t> order;
+    bool counts = false;
+  };
+
+  void arrive(int64_t member, int64_t parameter);
+  void post_complete();
+  void post(int64_t bucket);
+  static void wait_for(Transit& transit, int64_t bucket);
+  at::ScalarType type_on_wire(at::ScalarType dtype) const;
+  Sources sources(const Piece& piece) const;
+  void add_up(const TreeProgram& program, at::ScalarType dtype, std::span<const std::byte* const> from,
+              std::span<std::byte* const> to, int64_t count) const;
+  bool crosses() const { return team_.has_other_processes(); }
+
+  TeamState& team_;
+  GradientPlan plan_;
+  std::vector<std::vector<at::Tensor>> leaves_;
+  std::optional<at::ScalarType> wire_;
+  bool held_ = false;
+  TreeProgram program_;  // of this process's block
+  at::Tensor zeros_;     // stands in for a gradient that did not come
+  std::vector<Member> members_;
+  std::deque<Transit> transits_;  // one a bucket
+  std::atomic<int64_t> postable_{0};
+  int64_t posted_ = 0;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/optim/optimizer_state.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+// Large enough for a message to run at full speed, small enough that the last one is soon over.
+constexpr int64_t kBucketBytes = 4 << 20;
+
+std::vector<at::Tensor> weights_of(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<at::Tensor> weights;
+  for (const auto& parameter : parameters) weights.push_back(parameter.weight);
+  return weights;
+}
+
+std::vector<std::vector<at::Tensor>> leaves_of(const std::vector<OptimizedParameter>& parameters, int64_t members) {
+  std::vector<std::vector<at::Tensor>> leaves(members);
+  for (int64_t m = 0; m < members; ++m)
+    for (const auto& parameter : parameters) leaves[m].push_back(parameter.leaves[m]);
+  return leaves;
+}
+
+// A dense tensor as the row of memory that it is.
+at::Tensor flat(const at::Tensor& dense) {
+  return dense.as_strided({dense.numel()}, {1}, dense.storage_offset());
+}
+
+std::vector<CompressedParameter> compressed(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<CompressedParameter> out;
+  for (const auto& parameter : parameters) out.push_back({parameter.name, parameter.weight, parameter.leaves});
+  return out;
+}
+
+std::optional<at::ScalarType> rounding_of(const Wire& wire) {
+  const auto* rounded = std::get_if<RoundedWire>(&wire);
+  if (rounded == nullptr) return std::nullopt;
+  return rounded->type == RoundedWire::Type::bf16 ? at::kBFloat16 : at::kHalf;
+}
+
+}  // namespace
+
+OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<OptimizedParameter> parameters,
+                               std::vector<Rule> rules, const OptimizerOptions& options)
+    : team_(std::move(team)),
+      options_(options),
+      parameters_(std::move(parameters)),
+      rules_(std::move(rules)),
+      layout_(weights_of(parameters_), at::MemoryFormat::Preserve),
+      contributions_(team_->members()),
+      used_(parameters_.size()),
+      numbers_(parameters_.size()) {
+  check(options_.wire);
+  for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
+  if (options_.divide_state && team_->has_other_processes()) division_.emplace(*team_, flats_);
+  compressor_ = make_compressor(*team_, options_.wire, compressed(parameters_));
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    const OptimizedParameter& parameter = parameters_[p];
+    const Rule& rule = rules_[parameter.group];
+    has_norms_ |= needs_norms(rule, parameter.weight) || std::holds_alternative<Lamb>(rule);
+    auto& state = state_.emplace_back();
+    for (size_t k = 0; k < state_names(rule).size(); ++k)
+      state[k] = at::zeros({kept(static_cast<int64_t>(p)).size()}, parameter.weight.options());
+    if (const auto* adagrad = std::get_if<Adagrad>(&rule)) state[0].fill_(adagrad->initial_accumulator_value);
+  }
+  if (options_.initial_scale > 0) loss_scale_ = options_.initial_scale;
+  // Gradients become ready from the last parameter to the first, until a step has shown the true order.
+  std::vector<int64_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  plan(order);
+}
+
+void OptimizerState::plan(std::span<const int64_t> order) {
+  exchange_.reset();  // its hooks go before others come
+  exchange_ = std::make_unique<GradientExchange>(*team_, GradientPlan::make(layout_, order, kBucketBytes),
+                                                 leaves_of(parameters_, team_->members()), rounding_of(options_.wire));
+  slices_.clear();
+  for (size_t p = 0; p < exchange_->plan().pieces.size(); ++p) slices_.push_back(slice(static_cast<int64_t>(p)));
+  norms_.resize(slices_.size());
+  prepare_next();
+}
+
+// How the gradients of the step that comes next travel.
+void OptimizerState::prepare_next() {
+  compresses_ = compressor_ != nullptr && steps_ >= start_of(options_.wire);
+  exchange_->hold(compresses_);
+}
+
+Span OptimizerState::kept(int64_t parameter) const {
+  return division_ ? division_->mine(parameter) : Span{0, flats_[parameter].numel()};
+}
+
+bool OptimizerState::keeps(const Piece& piece) const {
+  return !division_ || division_->owns(piece.parameter, piece.begin);
+}
+
+RuleSlice OptimizerState::slice(int64_t number) const {
+  const Piece& piece = exchange_->plan().pieces[number];
+  RuleSlice slice;
+  slice.weight = flats_[piece.parameter].narrow(0, piece.begin, piece.size());
+  for (size_t k = 0; keeps(piece) && k < slice.state.size(); ++k)
+    if (const auto& state = state_[piece.parameter][k]; state.defined())
+      slice.state[k] = state.narrow(0, piece.begin - kept(piece.parameter).begin, piece.size());
+  return slice;
+}
+
+void OptimizerState::check_handles() const {
+  for (const auto& contribution : contributions_) {
+    const auto& mine = contribution.handle->rules();
+    require(std::ranges::equal(mine, contributions_[0].handle->rules(),
+                               [](const Rule& a, const Rule& b) { return a == b; }),
+            "step", "replicas have set different rules (learning rates ", learning_rate(mine[0]), " and ",
+            learning_rate(contributions_[0].handle->rules()[0]), " in the first group), expected the same on all");
+  }
+}
+
+void OptimizerState::check_memory(int64_t member) const {
+  for (const OptimizedParameter& parameter : parameters_) {
+    const at::Tensor &leaf = parameter.leaves[member], &weight = parameter.weight;
+    require(
+        leaf.scalar_type() == weight.scalar_type() && leaf.const_data_ptr() == weight.const_data_ptr(), "step",
+        "the parameter ", parameter.name, " no longer lies in the memory that the optimiser updates, expected it ",
+        "there: load, convert and share networks before the optimiser is made, or copy values into their parameters");
+  }
+}
+
+// What is kept of each weight follows from the rules that the optimiser was made with.
+void OptimizerState::take_rules() {
+  const auto& next = contributions_[0].handle->rules();
+  require(next.size() == rules_.size(), "step", next.size(), " rules, expected ", rules_.size(), ", as there were");
+  for (size_t g = 0; g < next.size(); ++g) {
+    if (next[g] == rules_[g]) continue;
+    require(
+        next[g].index() == rules_[g].index() && state_names(next[g]) == state_names(rules_[g]), "step", "group ", g,
+        "'s rule keeps other tensors (", name_of(next[g]), " for ", name_of(rules_[g]),
+        ", or a momentum, amsgrad or centered set or unset), expected those of the rule that the optimiser was made ",
+        "with: make another one");
+    check(next[g]);
+  }
+  rules_ = next;
+}
+
+// Weights, losses and who used which parameter travel together, in one small exchange after the gradients.
+void OptimizerState::sum_contributions() {
+  const int64_t members = team_->members();
+  const auto count = static_cast<int64_t>(parameters_.size());
+  constexpr int64_t numbers = std::tuple_size_v<Told>;
+  // Processes do not see each other's rules. If these are the same, their sum is exactly so many times one.
+  const double rules = hash_of(rules_);
+  auto rows = at::zeros({members, 3 + numbers + count}, at::kDouble);
+  auto* next = rows.mutable_data_ptr<double>();
+  for (int64_t m = 0; m < members; ++m) {
+    *next++ = contributions_[m].weight;
+    *next++ = contributions_[m].loss;
+    *next++ = rules;
+    next = std::ranges::copy(contributions_[m].told, next).out;
+    for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
+  }
+  const auto sums = team_->sum_rows(rows, team_->gradients);
+  const auto* total = sums.const_data_ptr<double>();
+  const auto replicas = static_cast<double>(team_->placement.replicas());
+  require(total[2] == replicas * rules, "step", "processes have set different rules (learning rate ",
+          learning_rate(rules_[0]), " in the first group here), expected the same on all");
+  require(total[0] > 0, "step", "the replicas' weights add up to ", total[0], ", expected a positive number");
+  result_ = {total[1] / total[0], total[0], 0, true, {}};
+  std::copy_n(total + 3, numbers, result_.told.begin());
+  gradient_scale_ = 1 / (total[0] * loss_scale_);
+  for (int64_t p = 0; p < count; ++p) used_[p] = total[3 + numbers + p] > 0;
+}
+
+Job OptimizerState::step() {
+  check_handles();
+  take_rules();
+  sum_contributions();
+  const bool global = options_.clip_norm > 0 || options_.clip_value > 0 || options_.initial_scale > 0 || has_norms_;
+  if (compresses_)
+    return compressor_->exchange(exchange_->plan(), used_, gradient_scale_, [this] {
+      gradient_scale_ = 1;  // these are averages
+      return staged();
+    });
+  if (global) return staged();
+  ++steps_;
+  return fused();
+}
+
+Job OptimizerState::fused() {
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (used_[p])
+      numbers_[p] =
+          numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, gradient_scale_, parameters_[p].weight);
+  return {static_cast<int64_t>(slices_.size()),
+          [this](int64_t number) {
+            const Piece& piece = exchange_->plan().pieces[number];
+            if (!keeps(piece)) return exchange_->wait(number);
+            RuleSlice slice = slices_[number];
+            const auto scratch = at::empty({piece.size()}, slice.weight.options());
+            slice.gradient = exchange_->sum(number, scratch);
+            if (used(piece)) apply(rule(piece), numbers_[piece.parameter], slice);
+          },
+          [this] { return spread(); }};
+}
+
+// Where each process has updated its part of the weights, all get them.
+Job OptimizerState::spread() {
+  if (division_) division_->gather(team_->gradients, flats_);
+  return finish();
+}
+
+// Everything is done with this step's gradients, and no replica has begun the next step.
+Job OptimizerState::finish() {
+  exchange_->reset();
+  if (compresses_) result_.updated ? compressor_->commit() : compressor_->drop();
+  prepare_next();
+  if (!follows_arrivals_ && team_->has_other_processes()) {
+    follows_arrivals_ = true;
+    // Replica 0's order, so that it does not depend on the placement.
+    const auto order = exchange_->arrival_order();
+    auto shared = at::tensor(order, at::kLong);
+    team_->control.broadcast(shared, 0).wait();
+    plan({shared.const_data_ptr<int64_t>(), order.size()});
+  }
+  return {};
+}
+
+Job OptimizerState::staged() {
+  return {static_cast<int64_t>(slices_.size()), [this](int64_t piece) { add_piece(piece); },
+          [this] { return judge(); }};
+}
+
+void OptimizerState::add_piece(int64_t number) {
+  const at::NoGradGuard no_grad;
+  RuleSlice& slice = slices_[number];
+  const Piece& piece = exchange_->plan().pieces[number];
+  const auto scratch = at::empty({piece.size()}, slice.weight.options());
+  slice.gradient = compresses_ ? scratch : exchange_->sum(number, scratch);
+  if (compresses_) compressor_->sum(number, scratch);
+  if (gradient_scale_ != 1) slice.gradient.mul_(gradient_scale_);
+  if (options_.clip_value > 0) slice.gradient.clamp_(-options_.clip_value, options_.clip_value);
+  norms_[number] = {needs_norms(rule(piece), parameters_[piece.parameter].weight) ? sum_squares(slice.weight) : 0,
+                    sum_squares(slice.gradient)};
+}
+
+TensorNorms OptimizerState::norms_of(int64_t parameter) const {
+  TensorNorms sum;
+  for (const int64_t piece : exchange_->plan().pieces_of[parameter]) {
+    sum.weight += norms_[piece].weight;
+    sum.direction += norms_[piece].direction;
+  }
+  return sum;
+}
+
+// LAMB's directions follow from the state, which only the process that keeps it has.
+void OptimizerState::share_norms() {
+  const auto count = static_cast<int64_t>(norms_.size());
+  const auto directions = at::zeros({count}, at::kDouble);
+  auto* direction = directions.mutable_data_ptr<double>();
+  for (int64_t number = 0; number < count; ++number)
+    if (keeps(exchange_->plan().pieces[number])) direction[number] = norms_[number].direction;
+  team_->gradients.all_reduce(directions).wait();  // each is one process's, and zero is nothing
+  for (int64_t number = 0; number < count; ++number) norms_[number].direction = direction[number];
+}
+
+// All gradients are there: decides on the update.
+Job OptimizerState::judge() {
+  double squares = 0;
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (used_[p]) squares += norms_of(static_cast<int64_t>(p)).direction;
+  const double norm = std::sqrt(squares);
+  if (options_.clip_norm > 0) result_.gradient_norm = norm;
+  if (options_.initial_scale > 0) {
+    result_.updated = std::isfinite(norm);
+    if (!result_.updated) {
+      loss_scale_ /= 2;
+      good_steps_ = 0;
+      return finish();
+    }
+    if (++good_steps_ >= options_.growth_interval) {
+      loss_scale_ *= 2;
+      good_steps_ = 0;
+    }
+  }
+  ++steps_;
+  const double coefficient =
+      options_.clip_norm > 0 && norm > options_.clip_norm ? options_.clip_norm / (norm + 1e-6) : 1;
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (used_[p])
+      numbers_[p] =
+          numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, coefficient, parameters_[p].weight);
+  const auto count = static_cast<int64_t>(slices_.size());
+  const auto update = [this, count]() -> Job {
+    if (division_ && has_norms_) share_norms();
+    for (size_t p = 0; has_norms_ && p < parameters_.size(); ++p)
+      if (const Rule& rule = rules_[parameters_[p].group]; used_[p] && needs_norms(rule, parameters_[p].weight))
+        numbers_[p] = with_norms(rule, numbers_[p], norms_of(static_cast<int64_t>(p)));
+    return {count,
+            [this](int64_t number) {
+              const Piece& piece = exchange_->plan().pieces[number];
+              if (used(piece) && keeps(piece)) apply(rule(piece), numbers_[piece.parameter], slices_[number]);
+              slices_[number].gradient.reset();
+            },
+            [this] { return spread(); }};
+  };
+  return {count,
+          [this](int64_t number) {
+            const Piece& piece = exchange_->plan().pieces[number];
+            if (!std::holds_alternative<Lamb>(rule(piece)) || !used(piece) || !keeps(piece)) return;
+            prepare(rule(piece), numbers_[piece.parameter], slices_[number]);
+            norms_[number].direction = sum_squares(slices_[number].gradient);
+          },
+          update};
+}
+
+void OptimizerState::clear(int64_t member) {
+  exchange_->clear(member);
+  contributions_[member] = {};
+  // Weights have changed under any graph that still holds them: autograd is to say so rather than use them.
+  for (const auto& parameter : parameters_) parameter.leaves[member].unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace lockstep::parallel

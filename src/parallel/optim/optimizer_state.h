@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/numerics/detail/flat.h"
+#include "lockstep/parallel/optimizer.h"
+#include "lockstep/parallel/replica.h"
+#include "parallel/gradients/compress/compressor.h"
+#include "parallel/gradients/division.h"
+#include "parallel/gradients/exchange.h"
+#include "parallel/optim/rule_apply.h"
+#include "parallel/team/crew.h"
+#include "parallel/team/team_state.h"
+
+namespace lockstep::parallel {
+
+/// One parameter that an optimiser updates.
+struct OptimizedParameter {
+  std::string name;
+  at::Tensor weight;  // the process's one storage
+  std::vector<at::Tensor> leaves;
+  int64_t group = 0;
+  int64_t updates = 0;
+};
+
+/// What a replica brings to a step besides its gradients.
+struct Contribution {
+  double weight = 0;
+  double loss = 0;  // the sum of weight times loss
+  Told told{};
+  const Optimizer* handle = nullptr;
+};
+
+/// An optimiser, as all replicas of this process share it. Its members are called by whoever comes last to a meeting,
+/// its jobs' tasks by all.
+class OptimizerState {
+ public:
+  OptimizerState(std::shared_ptr<TeamState> team, std::vector<OptimizedParameter> parameters, std::vector<Rule> rules,
+                 const OptimizerOptions& options);
+
+  GradientExchange& exchange() { return *exchange_; }
+  Contribution& contribution(int64_t member) { return contributions_[member]; }
+  std::span<const OptimizedParameter> parameters() const { return parameters_; }
+  double loss_scale() const { return loss_scale_; }
+  int64_t steps() const { return steps_; }
+  const StepResult& result() const { return result_; }
+
+  /// The work of a step, once all members have ended their backward passes.
+  Job step();
+  /// Throws Error where a parameter of this member no longer lies in the shared memory.
+  void check_memory(int64_t member) const;
+  /// After the step, by each member for its own gradients.
+  void clear(int64_t member);
+
+  /// Throws Error where a part of the state lies in other processes; whole_state() has it, collectively over processes.
+  std::map<std::string, at::Tensor> state_dict() const;
+  std::map<std::string, at::Tensor> whole_state() const;
+  /// The part that is the same in all processes.
+  std::map<std::string, at::Tensor> common_state() const;
+  void load_state_dict(const std::map<std::string, at::Tensor>& state);
+
+ private:
+  void check_handles() const;
+  void take_rules();
+  void sum_contributions();
+  void plan(std::span<const int64_t> order);
+  void prepare_next();
+  Job spread();
+  Job finish();
+  void share_norms();
+  Span kept(int64_t parameter) const;
+  bool keeps(const Piece& piece) const;
+  at::Tensor in_shape(int64_t parameter, const at::Tensor& flat) const;
+  void add_slots(std::map<std::string, at::Tensor>& out, bool gathers) const;
+  std::map<std::string, std::vector<int64_t>> state_sizes() const;
+  RuleSlice slice(int64_t piece) const;
+  bool used(const Piece& piece) const { return used_[piece.parameter]; }
+  const Rule& rule(const Piece& piece) const { return rules_[parameters_[piece.parameter].group]; }
+
+  Job fused();   // addition and update in one pass
+  Job staged();  // addition; what needs all gradients; update
+  void add_piece(int64_t piece);
+  Job judge();
+  TensorNorms norms_of(int64_t parameter) const;
+
+  std::shared_ptr<TeamState> team_;  // outlives its run
+  OptimizerOptions options_;
+  std::vector<OptimizedParameter> parameters_;
+  std::vector<Rule> rules_;
+  FlatLayout layout_;
+  std::vector<at::Tensor> flats_;  // [parameter] the weight as a row of memory
+  std::optional<StateDivision> division_;
+  std::unique_ptr<GradientCompressor> compressor_;
+  bool compresses_ = false;                       // in this step
+  std::vector<std::array<at::Tensor, 3>> state_;  // [parameter][slot]: what is kept here, in the weight's order
+  std::unique_ptr<GradientExchange> exchange_;
+  std::vector<RuleSlice> slices_;  // [piece]; gradients are of this step
+  bool has_norms_ = false;
+  bool follows_arrivals_ = false;
+
+  std::vector<Contribution> contributions_;
+  std::vector<uint8_t> used_;         // [parameter] in this step, by any replica
+  std::vector<RuleNumbers> numbers_;  // [parameter] in this step
+  std::vector<TensorNorms> norms_;    // [piece]
+  double gradient_scale_ = 1;
+  double loss_scale_ = 1;
+  int64_t good_steps_ = 0;
+  int64_t steps_ = 0;
+  StepResult result_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/timeline.h"
+#include "parallel/team/turn.h"
+
+namespace lockstep::parallel {
+
+/// Work for all members of a crew that has met: run(0) .. run(count - 1), in any order, on as many threads as may
+/// compute at once; then what `next` returns, if it is set.
+struct Job {
+  int64_t count = 0;
+  std::function<void(int64_t)> run;
+  std::function<Job()> next;
+};
+
+/// Thrown in the other members once one has failed: it unwinds their stacks, and Team::run reports the cause.
+class CrewStopped : public std::runtime_error {
+ public:
+  CrewStopped() : std::runtime_error("another replica of this process has failed") {}
+};
+
+/// The threads of one process that run its replicas, one each. They meet: whoever comes waits for the others, the last
+/// one decides what is to be done, and those who waited do it together.
+///
+/// With more members than permits a member computes only while it holds a permit. One that waits hands it to a member
+/// that has none yet, and sleeps until it is handed one again; the last ones to come keep theirs, do the work that is
+/// shared and go on at once. So one core runs any number of replicas in turn, no more activations live than there are
+/// permits, and a step wakes each sleeping thread once.
+class Crew {
+ public:
+  /// Every permit is a thread that may compute.
+  Crew(int64_t members, int64_t permits);
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  int64_t members() const { return members_; }
+
+  /// A member begins to compute, and has done all it had to do. Throws CrewStopped; leave() throws Error where others
+  /// still wait for this member to meet them.
+  void enter(int64_t member);
+  void leave(int64_t member);
+
+  /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its job is shared. Returns
+  /// when the job is done. Every member must come for the same purpose `what`, or all get an Error that names both.
+  /// In timelines the work counts as `work`, the rest as waiting.
+  void meet(int64_t member, const char* what, const std::function<Job()>& on_last, Phase work = Phase::exchange);
+
+  /// A meeting in two halves, without work for all. arrive() says that this member has come, and goes on: `on_last`
+  /// runs once, on the thread that comes last. await() returns when it has been run for the arrival with this number.
+  /// Every member arrives the same number of times between two meetings; not every one need wait.
+  uint64_t arrive(int64_t member, const char* what, const std::function<void()>& on_last);
+  void await(int64_t member, uint64_t arrival, const char* what);
+
+  /// Makes everyone who waits, now or later, throw CrewStopped. The first call's error is kept.
+  void stop(int64_t member, std::exception_ptr error) noexcept;
+
+  /// The first failure: its member, or -1.
+  int64_t failed_member() const { return failed_member_; }
+  std::exception_ptr error() const { return error_; }
+
+ private:
+  struct Stage {
+    Job job;
+    std::atomic<int64_t> next{0};
+    std::atomic<int64_t> done{0};
+  };
+
+  using Clock = std::chrono::steady_clock;
+
+  void await_turn(int64_t member);
+  void hand_over(int64_t member, Turn& next);
+  void pause(int64_t member);
+  Turn* next_turn() noexcept;
+  Turn* successor() noexcept;
+  std::vector<Turn*> take_free_permits();
+  void wake(const std::vector<Turn*>& turns);
+  void publish(Job job);
+  void finish();
+  void help(Stage& stage, int64_t member, Phase work);
+  uint32_t wait_for_change(uint32_t seen) const;
+  void check_running() const;
+  [[noreturn]] void refuse_to_wait(const char* what) const;
+  static void require_same_call(bool same, const char* what, const char* other);
+
+  const int64_t members_;
+
+  mutable std::mutex mutex_;
+  int64_t arrived_ = 0;
+  int64_t left_ = 0;
+  uint64_t left_after_ = std::numeric_limits<uint64_t>::max();  // arrivals
+  const char* purpose_ = nullptr;
+  uint64_t met_after_ = 0;  // arrivals: the fewest of those who came to the meeting under way
+  uint64_t meetings_ = 0;   // that have ended
+  std::vector<uint64_t> arrivals_;
+  std::vector<uint64_t> awaits_;  // how many arrivals of everyone a member waits for; 0 where it doesn't
+  const char* awaited_ = nullptr;
+  uint64_t complete_ = 0;  // arrivals of everyone
+  std::shared_ptr<Stage> stage_;
+  std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
+
+  // Permits: members that could go on are handed one each, whoever computed longest before the last meeting first. What
+  // is long begins early, so that those who keep a permit to the end come to it at nearly the same time.
+  int64_t free_;
+  std::vector<bool> sleeps_;                 // until what it waits for has come, without a permit
+  std::vector<bool> wants_;                  // a permit
+  std::vector<Clock::time_point> began_;     // to compute
+  std::vector<Clock::duration> took_;        // to come to its last meeting
+  std::vector<std::unique_ptr<Turn>> turn_;  // what a member sleeps on until it is handed one
+
+  std::atomic<bool> stopped_{false};
+  int64_t failed_member_ = -1;
+  std::exception_ptr error_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parallel/replica.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/context/random_scope.h"
+#include "parallel/optim/claim.h"
+#include "parallel/optim/optimizer_state.h"
+#include "parallel/team/agreement.h"
+#include "parallel/team/divergence.h"
+#include "parallel/team/share.h"
+#include "parallel/team/team_state.h"
+
+namespace lockstep::parallel {
+namespace {
+
+template <class Offer>
+void check_options(const char* operation, std::span<const Offer* const> all) {
+  for (const Offer* one : all)
+    require(one->options == all[0]->options, operation,
+            "replicas have passed different options, expected the same on all");
+}
+
+}  // namespace
+
+struct Replica::State {
+  std::shared_ptr<TeamState> team;
+  int64_t member;
+  CrewPeers peers;
+  RandomScope* draws;  // this replica's, of which the caller's code may open others inside
+  int64_t steps = 0;
+  int64_t watch_every = 0;
+  bool watch_buffers = false;
+
+  Timeline& timeline() const { return team->timelines[member]; }
+};
+
+Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
+    : state_(new State{team, member, CrewPeers(*team, member), RandomScope::current()}) {}
+
+Replica::~Replica() = default;
+
+int64_t Replica::number() const {
+  return state_->team->block.begin + state_->member;
+}
+int64_t Replica::replicas() const {
+  return state_->team->placement.replicas();
+}
+at::Device Replica::device() const {
+  return state_->team->device;
+}
+
+Span Replica::share_of(int64_t examples) const {
+  return Placement::even(examples, replicas()).block(number());
+}
+
+at::Tensor Replica::share_of(const at::Tensor& batch) const {
+  const Span mine = share_of(batch.size(0));
+  return batch.narrow(0, mine.begin, mine.size());
+}
+
+std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<torch::nn::Module>& module,
+                                                         const ShareOptions& options) {
+  struct Offer {
+    const std::shared_ptr<torch::nn::Module>& network;
+    const ShareOptions& options;
+  };
+  TeamState& team = *state_->team;
+  team.meet<Offer>(state_->member, "share", {module, options}, [&](std::span<const Offer* const> all) -> Job {
+    check_options("share", all);
+    std::vector<std::shared_ptr<torch::nn::Module>> networks;
+    for (const Offer* one : all) networks.push_back(one->network);
+    team.networks.push_back(share_networks(team, std::move(networks), options));
+    return {};
+  });
+  begin_step();
+  return team.networks.back()->networks[state_->member];
+}
+
+Optimizer Replica::optimizer(const Rule& rule, const OptimizerOptions& options) {
+  return optimizer(std::vector<ParameterGroup>{{unclaimed(*state_->team, state_->member), rule}}, options);
+}
+
+Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const OptimizerOptions& options) {
+  struct Offer {
+    const std::vector<ParameterGroup>& groups;
+    const OptimizerOptions& options;
+  };
+  TeamState& team = *state_->team;
+  Optimizer mine;
+  for (const auto& group : groups) {
+    check(group.rule);
+    mine.rules_.push_back(group.rule);
+    mine.initial_lr_.push_back(learning_rate(group.rule));
+  }
+  team.meet<Offer>(state_->member, "optimizer", {groups, options}, [&](std::span<const Offer* const> all) -> Job {
+    check_options("optimizer", all);
+    std::vector<const std::vector<ParameterGroup>*> offered;
+    for (const Offer* one : all) offered.push_back(&one->groups);
+    auto parameters = claim(team, offered);
+    agree(team, "optimizer", facts_of(parameters, mine.rules_, options));
+    team.made = std::make_shared<OptimizerState>(state_->team, std::move(parameters), mine.rules_, options);
+    return {};
+  });
+  mine.state_ = team.made;
+  return mine;
+}
+
+// Of a loss that is undefined or has no history there is nothing to compute, but others may be waiting.
+void Replica::differentiate(const at::Tensor& loss, double scale) const {
+  using Root = std::pair<at::Tensor, at::Tensor>;
+  Root mine;
+  if (loss.defined() && loss.requires_grad())
+    mine = {loss, at::full_like(loss, scale, loss.options().requires_grad(false))};
+  if (!state_->team->shares_backward()) {
+    if (mine.first.defined()) torch::autograd::backward({mine.first}, {mine.second});
+    return;
+  }
+  state_->team->meet<Root>(state_->member, "backward", mine, [](std::span<const Root* const> all) -> Job {
+    const PhaseScope computing(Phase::backward);
+    torch::autograd::variable_list roots, gradients;
+    for (const Root* one : all)
+      if (one->first.defined()) {
+        roots.push_back(one->first);
+        gradients.push_back(one->second);
+      }
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);
+    return {};
+  });
+}
+
+void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double weight) const {
+  require(optimizer.state_ != nullptr, "backward", "the optimiser is empty, expected one made by optimizer()");
+  require(weight >= 0, "backward", "weight is ", weight, ", expected 0 or more");
+  const bool none = weight == 0 && !loss.defined();
+  require(none || (loss.defined() && loss.numel() == 1), "backward", "the loss is ",
+          loss.defined() ? text("of sizes ", loss.sizes()) : "undefined", ", expected one number, or weight 0");
+  require(weight == 0 || loss.requires_grad(), "backward",
+          "the loss has no history, expected one that was computed from the network's parameters");
+  state_->timeline().enter(Phase::backward);
+  // The gradient of a sum over the share; step() divides by the sum of all weights. With weight 0 too: where batch
+  // norms are synchronised, the other replicas' backward passes wait for this one's.
+  differentiate(loss, weight * optimizer.state_->loss_scale());
+  Contribution& mine = optimizer.state_->contribution(state_->member);
+  mine.weight += weight;
+  if (weight > 0) mine.loss += weight * loss.item<double>();
+}
+
+void Replica::backward(const at::Tensor& loss, const Optimizer& optimizer, double weight) {
+  collect(loss, optimizer, weight);
+  state_->timeline().enter(Phase::forward);
+}
+
+StepResult Replica::step(const at::Tensor& loss, Optimizer& optimizer, double weight) {
+  require(optimizer.state_ != nullptr, "step", "the optimiser is empty, expected one made by optimizer()");
+  optimizer.state_->exchange().expect(state_->member);
+  collect(loss, optimizer, weight);
+  return step(optimizer);
+}
+
+StepResult Replica::step(Optimizer& optimizer) {
+  require(optimizer.state_ != nullptr, "step", "the optimiser is empty, expected one made by optimizer()");
+  State& mine = *state_;
+  TeamState& team = *mine.team;
+  OptimizerState& state = *optimizer.state_;
+  mine.timeline().enter(Phase::update);
+  for (const auto& network : team.networks) check_unchanged(*network, mine.member);
+  state.check_memory(mine.member);
+  if (optimizer.schedule_)
+    for (size_t g = 0; g < optimizer.rules_.size(); ++g)
+      set_learning_rate(optimizer.rules_[g], optimizer.initial_lr_[g] * optimizer.schedule_(state.steps()));
+  state.contribution(mine.member).handle = &optimizer;
+  state.exchange().complete(mine.member);
+  team.crew->meet(
+      mine.member, "step", [&] { return state.step(); }, Phase::update);
+  const StepResult result = state.result();
+  state.clear(mine.member);
+  ++mine.steps;
+  mine.timeline().end_step();
+  mine.timeline().begin_step(mine.steps);
+  begin_step();
+  if (mine.watch_every > 0 && state.steps() % mine.watch_every == 0) compare(optimizer, mine.watch_buffers);
+  return result;
+}
+
+void Replica::tell(const Optimizer& optimizer, size_t slot, double value) const {
+  require(optimizer.state_ != nullptr, "tell", "the optimiser is empty, expected one made by optimizer()");
+  Told& told = optimizer.state_->contribution(state_->member).told;
+  require(slot < told.size(), "tell", "slot is ", slot, ", expected 0 to ", told.size() - 1);
+  told[slot] += value;
+}
+
+std::map<std::string, at::Tensor> Replica::state_dict(const Optimizer& optimizer) {
+  using State = std::map<std::string, at::Tensor>;
+  require(optimizer.state_ != nullptr, "state_dict", "the optimiser is empty, expected one made by optimizer()");
+  TeamState& team = *state_->team;
+  team.crew->meet(state_->member, "state_dict", [&]() -> Job {
+    team.saved = std::make_shared<const State>(optimizer.state_->whole_state());
+    return {};
+  });
+  return *team.saved;
+}
+
+int64_t Replica::steps() const {
+  return state_->steps;
+}
+
+void Replica::set_steps(int64_t steps) {
+  require(steps >= 0, "set_steps", "steps is ", steps, ", expected 0 or more");
+  state_->steps = steps;
+  state_->timeline().renumber(steps);
+  begin_step();
+}
+
+Timings Replica::timings() const {
+  return state_->timeline().timings();
+}
+
+void Replica::begin_step() {
+  const RandomKey key{state_->team->options.seed, kStepDraws};
+  state_->draws->begin(key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
+}
+
+at::Tensor Replica::all_gather(const at::Tensor& mine) {
+  return state_->peers.all_gather(mine);
+}
+
+at::Tensor Replica::sum(const at::Tensor& mine) {
+  const auto rows = all_gather(mine.detach().to(at::kCPU, at::kDouble).flatten());
+  TreeAccumulator<at::Tensor, void (*)(at::Tensor&, at::Tensor &&)> tree(
+      replicas(), [](at::Tensor& left, at::Tensor&& right) { left.add_(right); });
+  for (int64_t r = 0; r < replicas(); ++r) tree.push({r, r + 1}, rows[r].clone());
+  return tree.entries()[0].value.view(mine.sizes());
+}
+
+void Replica::barrier() {
+  TeamState& team = *state_->team;
+  team.crew->meet(state_->member, "barrier", [&]() -> Job {
+    if (team.has_other_processes()) team.control.barrier().wait();
+    return {};
+  });
+}
+
+at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Span)>& body) {
+  require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
+          ", expected at least 1 of each");
+  const PhaseScope evaluating(Phase::evaluate);
+  // Parts may be frozen, so each module gets back its own mode; those inside of it come after it.
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes;
+  for (const auto& network : state_->team->networks) {
+    for (const auto& module : network->networks[state_->member]->modules())
+      modes.emplace_back(module, module->is_training());
+    network->networks[state_->member]->eval();
+  }
+  at::Tensor sums;
+  {
+    const at::NoGradGuard no_grad;
+    const Span mine = share_of(examples);
+    if (mine.size() == 0) sums = at::zeros_like(body(mine), at::kDouble);
+    for (int64_t at = mine.begin; at < mine.end; at += batch) {
+      const auto part = body({at, std::min(mine.end, at + batch)}).detach().to(at::kCPU, at::kDouble);
+      sums = sums.defined() ? sums.add_(part) : part.clone();
+    }
+  }
+  for (const auto& [module, trained] : modes) module->train(trained);
+  return sum(sums);
+}
+
+void Replica::watch_divergence(const Optimizer& optimizer, int64_t every, bool buffers) {
+  require(every >= 0, "watch_divergence", "every is ", every, ", expected 0 or more");
+  state_->watch_every = every;
+  state_->watch_buffers = buffers;
+  if (every == 0) compare(optimizer, buffers);
+}
+
+void Replica::compare(const Optimizer& optimizer, bool buffers) {
+  NamedTensors tensors;
+  for (const auto& parameter : optimizer.state_->parameters()) tensors.emplace_back(parameter.name, parameter.weight);
+  for (const auto& [name, tensor] : optimizer.state_->common_state()) tensors.emplace_back(name, tensor);
+  for (const auto& network : state_->team->networks)
+    if (buffers)
+      for (const auto& buffer : network->networks[state_->member]->named_buffers())
+        tensors.emplace_back(buffer.key(), buffer.value());
+  require_equal_hashes(all_gather(hashes_of(tensors)), tensors, optimizer.steps());
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/timeline.h"
+#include "lockstep/comm/work.h"
+#include "lockstep/context/detail/peers.h"
+#include "lockstep/numerics/detail/flat.h"
+#include "lockstep/parallel/team.h"
+#include "parallel/team/crew.h"
+
+namespace lockstep::parallel {
+
+/// What is drawn in a run: before the first network is shared, and in a step.
+inline constexpr uint64_t kSetupDraws = 1, kStepDraws = 2;
+
+/// What a module held when it was shared.
+struct WatchedModule {
+  const torch::nn::Module* module = nullptr;
+  std::vector<const torch::nn::Module*> children;
+  std::vector<const c10::TensorImpl*> parameters;
+};
+
+/// A network that all replicas share, as this process holds it.
+struct SharedNetwork {
+  std::vector<std::shared_ptr<torch::nn::Module>> networks;  // one a replica of this process
+  std::vector<std::string> names;                            // of the parameters, tied ones once
+  FlatBuffer weights;
+  std::vector<std::vector<at::Tensor>> parameters;  // [replica here][parameter]: leaves that alias the weights
+  std::vector<std::vector<WatchedModule>> watched;  // [replica here][module]
+  std::vector<bool> has_optimizer;                  // a parameter
+};
+
+class OptimizerState;
+struct TeamState;
+
+/// The rows of all processes' replicas, on their way: [replicas, n], from [members, n] of each.
+class RowGathering {
+ public:
+  RowGathering(const TeamState& team, const at::Tensor& rows);
+  /// By one thread at a time.
+  at::Tensor wait();
+
+ private:
+  const Placement& placement() const;
+
+  const TeamState& team_;
+  at::Tensor rows_;
+  std::optional<comm::Work> arriving_;
+};
+
+/// What the replicas of this process bring to one all_gather, and what comes of it.
+struct AllGather {
+  explicit AllGather(int64_t members) : rows(members) {}
+
+  std::vector<at::Tensor> rows;
+  std::optional<RowGathering> gathering;  // once all have come
+  std::mutex waiting;
+};
+
+struct TeamState {
+  TeamOptions options;
+  Placement placement;
+  Span block;
+  at::Device device = at::kCPU;
+  int64_t permits = 1;
+  /// Gradients travel on one group and everything else on another: their operations interleave differently in
+  /// different processes.
+  comm::Group gradients;
+  comm::Group control;
+
+  // While run() runs.
+  std::unique_ptr<Crew> crew;
+  std::vector<std::unique_ptr<SharedNetwork>> networks;
+  std::vector<const void*> brought;  // by each member to the meeting that is under way
+  std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
+  std::vector<at::Tensor> joint_results;
+  std::mutex all_gathers_mutex;
+  std::deque<std::shared_ptr<AllGather>> all_gathers;  // that some member has not come to yet
+  std::vector<uint64_t> all_gathers_begun;             // by each member
+  uint64_t all_gathers_sent = 0;
+  std::shared_ptr<OptimizerState> made;
+  std::shared_ptr<const std::map<std::string, at::Tensor>> saved;
+
+  /// Crew::meet where every member brings something: `on_last` sees what all brought.
+  template <class T>
+  void meet(int64_t member, const char* what, const T& mine,
+            const std::function<Job(std::span<const T* const>)>& on_last) {
+    brought[member] = &mine;
+    crew->meet(member, what, [&] {
+      std::vector<const T*> all;
+      for (const void* one : brought) all.push_back(static_cast<const T*>(one));
+      return on_last(all);
+    });
+  }
+
+  int64_t members() const { return block.size(); }
+  bool has_other_processes() const { return placement.processes() > 1; }
+  /// Autograd's one thread of a GPU runs the backward passes of all replicas here: it must not wait for one of them.
+  bool shares_backward() const { return members() > 1 && (options.shares_backward || device.is_cuda()); }
+
+  /// Sums one row a replica of this process, [members, n] float64, with all others' in the tree's order: [n].
+  at::Tensor sum_rows(const at::Tensor& rows, const comm::Group& group) const;
+  /// All rows of all processes, [replicas, n], from [members, n].
+  at::Tensor gather_rows(const at::Tensor& rows) const;
+
+  /// A member's part of the next all_gather that it begins, and what all of them do when the last has come.
+  std::shared_ptr<AllGather> bring(int64_t member, const at::Tensor& row);
+  void send_next();
+};
+
+inline const Placement& RowGathering::placement() const {
+  return team_.placement;
+}
+
+/// The replicas as one of them sees them, for synchronised batch norms and for Replica itself.
+class CrewPeers : public Peers {
+ public:
+  CrewPeers(TeamState& team, int64_t member) : team_(team), member_(member) {}
+  int64_t replica() const override { return team_.block.begin + member_; }
+  int64_t replicas() const override { return team_.placement.replicas(); }
+  at::Tensor all_gather(const at::Tensor& mine) override;
+  Gathered begin_all_gather(const at::Tensor& mine) override;
+  bool shares_backward() const override { return team_.shares_backward(); }
+  GatherRows gather_rows() const override;
+  at::Tensor meet(const std::vector<at::Tensor>& mine, const Joint& joint) override;
+
+ private:
+  TeamState& team_;
+  int64_t member_;
+};
+
+}  // namespace lockstep::parallel

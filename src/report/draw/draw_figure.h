@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/report/figure.h"
+#include "report/draw/canvas/canvas.h"
+#include "report/draw/ticks.h"
+
+namespace lockstep::report {
+
+/// What a figure's axes became.
+struct Drawn {
+  Rect plot;
+  Ticks x, y;
+};
+
+/// Throws Error on series that don't fit together. `heading`: with title and legend.
+Drawn draw_figure(Canvas& canvas, const Figure& figure, const Rect& area, bool heading);
+
+}  // namespace lockstep::report

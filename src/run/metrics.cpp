@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/run/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/run/detail/descriptor.h"
+#include "lockstep/run/detail/files.h"
+#include "run/phases.h"
+#include "ude/lockstep/run/detail/json.h"
+
+namespace lockstep::report {
+namespace {
+
+// Calls `take(line, its number, offset of its end)` for every line that has its newline.
+template <class Take>
+void for_each_line(std::string_view text, Take take) {
+  int number = 0;
+  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+    std::string_view line = text.substr(at, end - at);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (!take(line, ++number, end + 1)) return;
+  }
+}
+
+std::string place(const std::filesystem::path& file, int line) {
+  return text(file.string(), ":", line);
+}
+
+// How many bytes of a file a run keeps that goes on after `step`.
+size_t kept_bytes(std::string_view contents, const std::filesystem::path& file, int64_t step) {
+  size_t kept = 0;
+  for_each_line(contents, [&](std::string_view line, int number, size_t end) {
+    if (!line.empty() && parse_metrics(line, place(file, number)).step.value_or(0) > step) return false;
+    kept = end;
+    return true;
+  });
+  return kept;
+}
+
+}  // namespace
+
+const char* to_string(Split split) noexcept {
+  return split == Split::train ? "train" : "test";
+}
+
+Json phases_to_json(const Phases& phases) {
+  Json json = Json::object();
+  for (const auto& [name, member] : phase_members) json[name] = finite(phases.*member);
+  return json;
+}
+
+Phases phases_from_json(const JsonObject& object) {
+  Phases phases;
+  for (const auto& [name, member] : phase_members) phases.*member = object.number(name).value_or(0);
+  return phases;
+}
+
+std::string to_json(const Metrics& metrics) {
+  Json json = Json::object();
+  put(json, "step", metrics.step);
+  put(json, "epoch", metrics.epoch);
+  json["split"] = to_string(metrics.split);
+  put(json, "loss", metrics.loss);
+  put(json, "accuracy", metrics.accuracy);
+  put(json, "mean_iou", metrics.mean_iou);
+  for (const double iou : metrics.class_iou) json["class_iou"].push_back(finite(iou));
+  json["seconds"] = finite(metrics.seconds);
+  put(json, "lr", metrics.lr);
+  put(json, "examples_per_second", metrics.examples_per_second);
+  if (metrics.phases) json["phases"] = phases_to_json(*metrics.phases);
+  put(json, "gradient_norm", metrics.gradient_norm);
+  put(json, "replicas", metrics.replicas);
+  put(json, "devices", metrics.devices);
+  return dump_json(json, -1);
+}
+
+Metrics parse_metrics(std::string_view line, const std::string& where) {
+  const Json json = parse_json("read_metrics", line, where);
+  const JsonObject object(json, "read_metrics", where);
+  Metrics metrics;
+  metrics.step = object.integer("step");
+  metrics.epoch = object.number("epoch");
+  if (!metrics.step && !metrics.epoch) object.wrong("has neither 'step' nor 'epoch', expected at least one");
+  const auto split = object.string("split");
+  if (split != "train" && split != "test")
+    object.wrong("'split' is ", split ? "'" + *split + "'" : "missing", ", expected 'train' or 'test'");
+  metrics.split = split == "train" ? Split::train : Split::test;
+  const auto seconds = object.number("seconds");
+  if (!seconds) object.wrong("'seconds' is missing, expected the time since the run's start");
+  metrics.seconds = *seconds;
+  metrics.loss = object.number("loss");
+  metrics.accuracy = object.number("accuracy");
+  metrics.mean_iou = object.number("mean_iou");
+  metrics.class_iou = object.numbers("class_iou");
+  metrics.lr = object.number("lr");
+  metrics.examples_per_second = object.number("examples_per_second");
+  metrics.gradient_norm = object.number("gradient_norm");
+  if (const auto replicas = object.integer("replicas")) metrics.replicas = to_int(object, "replicas", *replicas);
+  if (const auto devices = object.integer("devices")) metrics.devices = to_int(object, "devices", *devices);
+  if (const Json* phases = object.object("phases"))
+    metrics.phases = phases_from_json(JsonObject(*phases, "read_metrics", where + ": phases"));
+  return metrics;
+}
+
+std::vector<Metrics> read_metrics(const std::filesystem::path& file) {
+  const std::string contents = read_file(file);
+  std::vector<Metrics> all;
+  for_each_line(contents, [&](std::string_view line, int number, size_t) {
+    if (!line.empty()) all.push_back(parse_metrics(line, place(file, number)));
+    return true;
+  });
+  return all;
+}
+
+MetricsWriter MetricsWriter::create(const std::filesystem::path& file) {
+  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  require(fd >= 0, "MetricsWriter", file, ": ", std::strerror(errno));
+  return {file, fd};
+}
+
+MetricsWriter MetricsWriter::resume(const std::filesystem::path& file, int64_t step) {
+  const std::string contents = std::filesystem::exists(file) ? read_file(file) : "";
+  const size_t kept = kept_bytes(contents, file, step);
+  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(fd >= 0, "MetricsWriter", file, ": ", std::strerror(errno));
+  MetricsWriter writer(file, fd);
+  require(kept == contents.size() || ftruncate(fd, static_cast<off_t>(kept)) == 0, "MetricsWriter", file, ": ",
+          std::strerror(errno));
+  return writer;
+}
+
+MetricsWriter::MetricsWriter(MetricsWriter&& other) noexcept
+    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+
+MetricsWriter& MetricsWriter::operator=(MetricsWriter&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+MetricsWriter::~MetricsWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void MetricsWriter::append(const Metrics& metrics) {
+  const off_t before = lseek(fd_, 0, SEEK_END);
+  if (write_all(fd_, to_json(metrics) + "\n")) return;
+  const int error = errno;
+  if (before >= 0 && ftruncate(fd_, before) != 0) {
+    // The half line stays; readers skip it, and a resumed run cuts it off.
+  }
+  fail("MetricsWriter", file_, ": ", std::strerror(error));
+}
+
+}  // namespace lockstep::report

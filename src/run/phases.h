@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/run/metrics.h"
+#include "ude/lockstep/run/detail/json.h"
+
+namespace lockstep::report {
+
+Json phases_to_json(const Phases& phases);
+Phases phases_from_json(const JsonObject& object);
+
+}  // namespace lockstep::report

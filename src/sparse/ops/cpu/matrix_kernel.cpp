@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled once for each CPU level: raw pointers and file-local code only (see base/detail/instruction_set.h).
+#include "sparse/ops/cpu/matrix_kernel.h"
+
+#include "lockstep/base/detail/simd.h"
+
+namespace lockstep::sparse::LOCKSTEP_ISA {
+namespace {
+
+using lockstep::LOCKSTEP_ISA::kBlockRows;
+using lockstep::LOCKSTEP_ISA::Simd;
+
+/// Panels are two vectors wide; the last one may be one wide.
+constexpr int kPanelVectors = 2;
+
+template <class T>
+int64_t padded(int64_t n) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  return (n + width - 1) / width * width;
+}
+
+/// The width of a panel where so many columns are left.
+template <class T>
+constexpr int64_t panel_width(int64_t left) {
+  return left <= Simd<T>::kWidth ? Simd<T>::kWidth : kPanelVectors * Simd<T>::kWidth;
+}
+
+/// The first `columns` of `real` values, whole vectors; zeros where there are fewer.
+template <class T>
+inline void copy_padded(const T* from, int64_t real, int64_t columns, T* to) {
+  if (real >= columns) {
+    for (int64_t j = 0; j < columns; j += Simd<T>::kWidth) Simd<T>::store(to + j, Simd<T>::load(from + j));
+  } else {
+    for (int64_t j = 0; j < columns; ++j) to[j] = j < real ? from[j] : T(0);
+  }
+}
+
+// Weights come from memory, so they are read in the order in which they lie there; the panel that is written is in
+// cache.
+
+/// Row by row: a row's values lie side by side.
+template <class T>
+void pack_rows(const T* w, int64_t k, int64_t n, int64_t row_stride, T* packed) {
+  for (int64_t i = 0; i < k; ++i, w += row_stride)
+    for (int64_t from = 0; from < n; from += kPanelVectors * Simd<T>::kWidth) {
+      const int64_t columns = panel_width<T>(n - from);
+      copy_padded(w + from, n - from, columns, packed + from * k + i * columns);
+    }
+}
+
+/// Some columns at a time: a column's values lie side by side.
+template <class T>
+void pack_columns(const T* w, int64_t k, int64_t n, int64_t column_stride, T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
+  constexpr int64_t kTall = 4, kWide = width < 8 ? width : 8;
+  for (int64_t from = 0; from < padded<T>(n); from += kWide) {
+    const int64_t first = from / panel * panel, columns = panel_width<T>(n - first);
+    const int64_t real = n - from < kWide ? n - from : kWide;  // none or fewer where only zeros follow
+    T* to = packed + first * k + (from - first);
+    const T* source = w + from * column_stride;
+    int64_t i = 0;
+    if (real == kWide)
+      for (; i + kTall <= k; i += kTall) {
+        T square[kTall][kWide];
+        for (int64_t c = 0; c < kWide; ++c)
+          for (int64_t r = 0; r < kTall; ++r) square[r][c] = source[c * column_stride + i + r];
+        for (int64_t r = 0; r < kTall; ++r) __builtin_memcpy(to + (i + r) * columns, square[r], sizeof square[r]);
+      }
+    for (; i < k; ++i)
+      for (int64_t c = 0; c < kWide; ++c) to[i * columns + c] = c < real ? source[c * column_stride + i] : T(0);
+  }
+}
+
+template <class T>
+void pack(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride, T* packed) {
+  if (column_stride == 1)
+    pack_rows(w, k, n, row_stride, packed);
+  else
+    pack_columns(w, k, n, column_stride, packed);
+}
+
+// Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row. The
+// product starts from zero and is added at the end, so that rounding grows with k plus the number of products and not
+// with all terms there are.
+template <class T, int kRows, int kVectors>
+inline void multiply_block(const T* const* rows, T* const* sums, int64_t column, int64_t k, const T* panel) {
+  using S = Simd<T>;
+  constexpr int width = S::kWidth;
+  typename S::Vector sum[kRows][kVectors];
+  const T* row[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    row[r] = rows[r];
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = S::broadcast(0);
+  }
+  for (int64_t i = 0; i < k; ++i, panel += kVectors * width) {
+    typename S::Vector weight[kVectors];
+    for (int v = 0; v < kVectors; ++v) weight[v] = S::load(panel + v * width);
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::Vector x = S::broadcast(row[r][i]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = S::multiply_add(x, weight[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = sums[r] + column + v * width;
+      S::store(to, S::load(to) + sum[r][v]);
+    }
+}
+
+template <class T, int kRows, int kVectors>
+void multiply_rest(const T* const* rows, T* const* sums, int64_t count, int64_t column, int64_t k, const T* panel) {
+  if constexpr (kRows > 0) {
+    if (count == kRows) return multiply_block<T, kRows, kVectors>(rows, sums, column, k, panel);
+    multiply_rest<T, kRows - 1, kVectors>(rows, sums, count, column, k, panel);
+  }
+}
+
+template <class T, int kVectors>
+void multiply_panel(const T* const* rows, T* const* sums, int64_t count, int64_t column, int64_t k, const T* panel) {
+  int64_t r = 0;
+  for (; r + kBlockRows <= count; r += kBlockRows)
+    multiply_block<T, kBlockRows, kVectors>(rows + r, sums + r, column, k, panel);
+  multiply_rest<T, kBlockRows - 1, kVectors>(rows + r, sums + r, count - r, column, k, panel);
+}
+
+template <class T>
+void multiply(const T* const* rows, T* const* sums, int64_t count, int64_t k, int64_t n, const T* packed) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  for (int64_t column = 0; column < n; column += kPanelVectors * width) {
+    if (n - column <= width) {
+      multiply_panel<T, 1>(rows, sums, count, column, k, packed);
+    } else {
+      multiply_panel<T, kPanelVectors>(rows, sums, count, column, k, packed);
+      packed += k * kPanelVectors * width;
+    }
+  }
+}
+
+/// `total` cut into the fewest blocks of at most kBlockRows, as even as can be: block b starts at b's share.
+struct Blocks {
+  int64_t count, total;
+  explicit Blocks(int64_t m) : count((m + kBlockRows - 1) / kBlockRows), total(m) {}
+  int64_t start(int64_t block) const { return block * total / count; }
+};
+
+/// Rows that lie anywhere, from column `from` on.
+template <class T>
+struct Scattered {
+  const T* const* rows;
+  int64_t from;
+  const T* operator[](int64_t p) const { return rows[p] + from; }
+};
+
+/// Rows of kWidth values, one after the other.
+template <class T, int kWidth>
+struct Packed {
+  const T* data;
+  const T* operator[](int64_t p) const { return data + p * kWidth; }
+};
+
+template <int kRows, int kVectors, class T, class Left, class Right>
+inline void outer_block(Left a, Right b, int64_t count, T* sum, int64_t stride) {
+  using S = Simd<T>;
+  constexpr int width = S::kWidth;
+  typename S::Vector part[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) part[r][v] = S::broadcast(0);
+  for (int64_t p = 0; p < count; ++p) {
+    typename S::Vector right[kVectors];
+    for (int v = 0; v < kVectors; ++v) right[v] = S::load(b[p] + v * width);
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::Vector left = S::broadcast(a[p][r]);
+      for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(left, right[v], part[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) {
+      T* to = sum + r * stride + v * width;
+      S::store(to, S::load(to) + part[r][v]);
+    }
+}
+
+/// A block of `rows` rows of the sum that read where they lie.
+template <int kRows, int kVectors, class T>
+void outer_scattered(int64_t rows, Scattered<T> a, Scattered<T> b, int64_t count, T* sum, int64_t stride) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return outer_block<kRows, kVectors>(a, b, count, sum, stride);
+    outer_scattered<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+  }
+}
+
+/// The same of copies: a's are `rows` wide, b's kVectors vectors.
+template <int kRows, int kVectors, class T>
+void outer_packed(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows)
+      return outer_block<kRows, kVectors>(Packed<T, kRows>{a}, Packed<T, kVectors * Simd<T>::kWidth>{b}, count, sum,
+                                          stride);
+    outer_packed<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+  }
+}
+
+// Values are copied eight at a time where a block holds fewer: what is too much is overwritten by the next row's, and
+// the last row's falls into a gap behind the block.
+constexpr int64_t kCopied = 8;
+static_assert(kBlockRows <= kCopied);
+
+/// Values of one packed block of rows, the gap included.
+int64_t block_size(int64_t count) {
+  return count * kBlockRows + kCopied;
+}
+
+/// Packs the columns of each block of a's rows, one pair after the other.
+template <class T>
+void pack_blocks(const T* const* a, int64_t count, const Blocks& blocks, T* packed) {
+  for (int64_t block = 0; block < blocks.count; ++block) {
+    const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
+    T* to = packed + block * block_size(count);
+    if (from + kCopied <= blocks.total) {
+      for (int64_t p = 0; p < count; ++p, to += rows) __builtin_memcpy(to, a[p] + from, kCopied * sizeof(T));
+    } else {
+      for (int64_t p = 0; p < count; ++p, to += rows)
+        for (int64_t r = 0; r < rows; ++r) to[r] = a[p][from + r];
+    }
+  }
+}
+
+/// Packs columns of b's rows from `column` on, padded with zeros to `columns`.
+template <class T>
+void pack_part(const T* const* b, int64_t count, int64_t column, int64_t n, int64_t columns, T* packed) {
+  for (int64_t p = 0; p < count; ++p, packed += columns) copy_padded(b[p] + column, n - column, columns, packed);
+}
+
+template <class T>
+int64_t outer_scratch(int64_t count, int64_t m) {
+  return Blocks(m).count * block_size(count) + count * kPanelVectors * Simd<T>::kWidth;
+}
+
+// Short rows are read where they lie: they stay in the first-level cache while all blocks of the sum pass. Long ones,
+// and columns that fill no vector, are copied.
+constexpr int64_t kShortRow = 64;
+
+template <class T>
+void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64_t n, T* sum, T* scratch) {
+  constexpr int64_t width = Simd<T>::kWidth;
+  const int64_t stride = padded<T>(n);
+  const Blocks blocks(m);
+  const bool copies = m > kShortRow || n % width != 0;
+  T* const panel = scratch + blocks.count * block_size(count);
+  if (copies) pack_blocks(a, count, blocks, scratch);
+  for (int64_t column = 0; column < n; column += kPanelVectors * width) {
+    const int64_t columns = panel_width<T>(n - column);
+    if (copies) pack_part(b, count, column, n, columns, panel);
+    for (int64_t block = 0; block < blocks.count; ++block) {
+      const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
+      T* to = sum + from * stride + column;
+      if (copies) {
+        const auto add = columns == width ? outer_packed<kBlockRows, 1, T> : outer_packed<kBlockRows, kPanelVectors, T>;
+        add(rows, scratch + block * block_size(count), panel, count, to, stride);
+      } else {
+        const auto add =
+            columns == width ? outer_scattered<kBlockRows, 1, T> : outer_scattered<kBlockRows, kPanelVectors, T>;
+        add(rows, {a, from}, {b, column}, count, to, stride);
+      }
+    }
+  }
+}
+
+template <class T>
+constexpr MatrixKernels<T> kKernels = {padded<T>, pack<T>, multiply<T>, outer_scratch<T>, outer<T>};
+
+}  // namespace
+
+const MatrixKernels<float>& matrix_kernels_f32() {
+  return kKernels<float>;
+}
+const MatrixKernels<double>& matrix_kernels_f64() {
+  return kKernels<double>;
+}
+
+}  // namespace lockstep::sparse::LOCKSTEP_ISA

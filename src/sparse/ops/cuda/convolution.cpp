@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparse/ops/cuda/convolution.h"
+
+#include <ATen/Context.h>
+#include <ATen/Dispatch.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "sparse/maps/cuda/tables.h"
+#include "sparse/ops/operations.h"
+
+namespace lockstep::sparse::cuda {
+namespace {
+
+/// Products of float32 are exact unless the user has asked libtorch for TF32 in its own.
+bool use_tf32() {
+  return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) ==
+         at::Float32Precision::TF32;
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
+                       int64_t groups) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const int64_t in = weight.size(1), all_out = weight.size(2), out = all_out / groups;
+  at::Tensor y = at::empty({map->out_size(), transposed ? in * groups : all_out}, x.options());
+  if (y.numel() == 0) return y;
+  if (x.size(1) == 0) return y.zero_();
+  const at::Tensor rows = x.contiguous(), weights = weight.contiguous();
+  const auto on_device = table_on_device(*map, x.device());
+  on_device->stream.use();
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution", [&] {
+    ForwardJob<scalar_t> job{};
+    job.x = rows.const_data_ptr<scalar_t>();
+    job.weight = weights.const_data_ptr<scalar_t>();
+    job.y = y.mutable_data_ptr<scalar_t>();
+    job.table = on_device->table;
+    job.groups = groups;
+    job.from = transposed ? out : in;
+    job.to = transposed ? in : out;
+    job.offset_stride = in * all_out;
+    job.group_stride = out;
+    job.row_stride = transposed ? 1 : all_out;
+    job.column_stride = transposed ? all_out : 1;
+    launch_forward(job, use_tf32(), at::cuda::getCurrentCUDAStream());
+  });
+  return y;
+}
+
+at::Tensor convolution_weight(const at::Tensor& x, const at::Tensor& g, const KernelMapPtr& map, int64_t groups) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const int64_t in = x.size(1) / groups, out = g.size(1) / groups;
+  at::Tensor dw = at::empty({map->volume(), in, g.size(1)}, x.options());
+  if (dw.numel() == 0) return dw;
+  const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
+  const auto on_device = table_on_device(*map, x.device());
+  on_device->stream.use();
+  const WeightSlices slices(on_device->table.tiles(), dw.numel());
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution_weight", [&] {
+        using T = Compute<scalar_t>;
+        const at::Tensor sums =
+            at::empty({slices.count * dw.numel()}, x.options().dtype(c10::CppTypeToScalarType<T>::value));
+        const WeightJob<scalar_t> job{rows.const_data_ptr<scalar_t>(),
+                                      gradient.const_data_ptr<scalar_t>(),
+                                      sums.mutable_data_ptr<T>(),
+                                      on_device->table,
+                                      slices,
+                                      groups,
+                                      in,
+                                      out};
+        launch_weight(job, dw.mutable_data_ptr<scalar_t>(), use_tf32(), at::cuda::getCurrentCUDAStream());
+      });
+  return dw;
+}
+
+}  // namespace lockstep::sparse::cuda

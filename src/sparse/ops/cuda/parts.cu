@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparse/ops/cuda/parts.h"
+
+#include "sparse/cuda/launch.cuh"
+
+namespace lockstep::sparse::cuda {
+
+template <class Part>
+void launch(int64_t count, cudaStream_t stream, const Part& part) {
+  for_each_on_gpu(count, stream, part);
+}
+
+LOCKSTEP_SPARSE_LAUNCHES;
+
+}  // namespace lockstep::sparse::cuda

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparse/cuda/launch.cuh"
+#include "sparse/ops/cuda/convolution.h"
+#include "sparse/ops/cuda/product/tensor_product.cuh"
+
+namespace lockstep::sparse::cuda {
+namespace {
+
+template <class Storage, class Product, int kColumns>
+__global__ void __launch_bounds__(kTileThreads) weight_kernel(const __grid_constant__ WeightJob<Storage> job) {
+  using Tile = WeightTile<Storage, Product, kColumns>;
+  __shared__ typename Tile::Shared shared;
+  DeviceBlock<typename Tile::Registers> block;
+  Tile::run(block, shared, job, blockIdx.x);
+}
+
+template <class Storage>
+struct Finish {
+  const Compute<Storage>* sums;
+  Storage* weight;
+  int64_t slices, weights;
+
+  __device__ void operator()(int64_t i) const { weight[i] = finish_weight<Storage>(sums, slices, weights, i); }
+};
+
+}  // namespace
+
+template <class Storage>
+void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cudaStream_t stream) {
+  if (job.weights() == 0) return;
+  choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
+    constexpr int kColumns = decltype(columns)::value;
+    weight_kernel<Storage, decltype(product), kColumns>
+        <<<checked_blocks(job.blocks(kColumns)), kTileThreads, 0, stream>>>(job);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+  for_each_on_gpu(job.weights(), stream, Finish<Storage>{job.sums, weight, job.slices.count, job.weights()});
+}
+
+template void launch_weight(const WeightJob<float>&, float*, bool, cudaStream_t);
+template void launch_weight(const WeightJob<double>&, double*, bool, cudaStream_t);
+template void launch_weight(const WeightJob<c10::Half>&, c10::Half*, bool, cudaStream_t);
+template void launch_weight(const WeightJob<c10::BFloat16>&, c10::BFloat16*, bool, cudaStream_t);
+
+}  // namespace lockstep::sparse::cuda

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "sparse/ops/cuda/product/scalar_product.h"
+
+namespace lockstep::sparse::cuda {
+
+/// How the sums of a weight gradient are cut up, from sizes alone: a slice is a range of tiles with a sum of its own.
+/// Slices give the GPU more to do at once; their sums take memory, 64 Mi values at most between them (or one set).
+struct WeightSlices {
+  static constexpr int64_t kTiles = 8, kMost = 64, kValues = int64_t{1} << 26;
+  int64_t tiles, count;
+
+  WeightSlices(int64_t all_tiles, int64_t weights) : tiles(all_tiles), count(1) {
+    const int64_t by_tiles = all_tiles / kTiles, by_memory = kValues / (weights > 0 ? weights : 1);
+    count = by_tiles < by_memory ? by_tiles : by_memory;
+    count = count < 1 ? 1 : count > kMost ? kMost : count;
+  }
+  LOCKSTEP_HOST_DEVICE int64_t begin(int64_t slice) const { return tiles * slice / count; }
+};
+
+/// sums[slice][k] = sum of x[in]^T g[out] over the pairs of offset k in a slice. `in` and `out` are channels of one
+/// group; sums lie as the weights do, [slices, offsets, in, groups, out].
+template <class Storage>
+struct WeightJob {
+  const Storage* x;
+  const Storage* g;
+  Compute<Storage>* sums;
+  KernelTable table;
+  WeightSlices slices;
+  int64_t groups, in, out;
+
+  LOCKSTEP_HOST_DEVICE int64_t weights() const { return table.offsets * groups * in * out; }
+  int64_t blocks(int columns) const {
+    return slices.count * table.offsets * groups * divide_up(in, kTileRows) * divide_up(out, columns);
+  }
+};
+
+/// One block's work: kTileRows input channels times kColumns output channels of one offset and slice. The pairs of a
+/// tile are put side by side first, so that empty slots cost nothing but a look.
+template <class Storage, class Product, int kColumns>
+struct WeightTile {
+  struct Shared {
+    typename Product::Shared product;
+    int64_t rows[kTileRows];
+    int64_t in_rows[kTileRows], out_rows[kTileRows];
+    int count;
+  };
+  using Registers = typename Product::Registers;
+  using Value = typename Product::Value;
+
+  template <class Block>
+  LOCKSTEP_HOST_DEVICE static void run(Block& block, Shared& shared, const WeightJob<Storage>& job, int64_t number) {
+    const int64_t across = divide_up(job.out, kColumns), down = divide_up(job.in, kTileRows);
+    const int64_t out = number % across * kColumns, in = number / across % down * kTileRows;
+    const int64_t group = number / across / down % job.groups, rest = number / across / down / job.groups;
+    const int64_t k = rest % job.table.offsets, slice = rest / job.table.offsets;
+    block.phase([&](int, Registers& registers) { Product::clear_total(registers); });
+    for (int64_t tile = job.slices.begin(slice); tile < job.slices.begin(slice + 1); ++tile) {
+      if (!job.table.tile_has(tile, k)) continue;
+      block.phase([&](int thread, Registers& registers) {
+        if (thread < kTileRows) shared.rows[thread] = job.table.in_row(k, tile * kTileRows + thread);
+        Product::clear_part(registers);
+      });
+      block.phase([&](int thread, Registers&) { compact(shared, job.table, tile, thread); });
+      const int count = shared.count;
+      for (int pair = 0; pair < count; pair += Product::kDepth) {
+        block.phase([&](int thread, Registers&) {
+          gather(shared.product.a, job.x, shared.in_rows, count, pair, job.groups, group, job.in, in, thread);
+          gather(shared.product.b, job.g, shared.out_rows, count, pair, job.groups, group, job.out, out, thread);
+        });
+        block.phase([&](int thread, Registers& registers) { Product::multiply(shared.product, thread, registers); });
+      }
+      block.phase([&](int, Registers& registers) { Product::add_part(registers); });
+    }
+    block.phase([&](int thread, Registers& registers) { Product::stage(shared.product, thread, registers); });
+    block.phase([&](int thread, Registers& registers) {
+      Product::for_each_total(shared.product, thread, registers, [&](int row, int column, auto total) {
+        if (in + row >= job.in || out + column >= job.out) return;
+        const int64_t line = (slice * job.table.offsets + k) * job.in + in + row;
+        job.sums[(line * job.groups + group) * job.out + out + column] = total;
+      });
+    });
+  }
+
+ private:
+  // A slot's place is the number of pairs before it.
+  LOCKSTEP_HOST_DEVICE static void compact(Shared& shared, const KernelTable& table, int64_t tile, int thread) {
+    if (thread >= kTileRows) return;
+    int before = 0;
+    for (int slot = 0; slot < thread; ++slot) before += shared.rows[slot] >= 0;
+    const bool here = shared.rows[thread] >= 0;
+    if (here) {
+      shared.in_rows[before] = shared.rows[thread];
+      shared.out_rows[before] = table.out_row(tile * kTileRows + thread);
+    }
+    if (thread == kTileRows - 1) shared.count = before + here;
+  }
+  /// Channels [first, first + width) of rows [pair, pair + kDepth), zeros where either ends.
+  template <int kWidth>
+  LOCKSTEP_HOST_DEVICE static void gather(Value (&matrix)[Product::kDepth][kWidth], const Storage* data,
+                                          const int64_t* rows, int count, int pair, int64_t groups, int64_t group,
+                                          int64_t channels, int64_t first, int thread) {
+    constexpr int kUsed = kWidth - kTilePad;
+    for (int i = thread; i < kUsed * Product::kDepth; i += kTileThreads) {
+      const int d = i / kUsed, c = i % kUsed;
+      const bool inside = pair + d < count && first + c < channels;
+      matrix[d][c] =
+          inside ? static_cast<Value>(data[(rows[pair + d] * groups + group) * channels + first + c]) : Value(0.0f);
+    }
+  }
+};
+
+/// Adds up the slices of weight i.
+template <class Storage>
+LOCKSTEP_HOST_DEVICE Storage finish_weight(const Compute<Storage>* sums, int64_t slices, int64_t weights, int64_t i) {
+  return static_cast<Storage>(sum_as_tree(slices, [&](int64_t slice) { return sums[slice * weights + i]; }));
+}
+
+}  // namespace lockstep::sparse::cuda

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparse/ops/operations.h"
+
+#include "sparse/library.h"
+
+namespace lockstep::sparse {
+
+// Each handle is looked up once.
+#define CALL(name, ...)                                                \
+  static const auto handle = operation<decltype(sparse::name)>(#name); \
+  return handle.call(__VA_ARGS__)
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map, bool transposed,
+                       int64_t groups) {
+  CALL(convolution, x, weight, map, transposed, groups);
+}
+at::Tensor convolution_weight(const at::Tensor& x, const at::Tensor& g, const KernelMapPtr& map, int64_t groups) {
+  CALL(convolution_weight, x, g, map, groups);
+}
+at::Tensor channelwise(const at::Tensor& x, const at::Tensor& weight, const KernelMapPtr& map) {
+  CALL(channelwise, x, weight, map);
+}
+at::Tensor channelwise_weight(const at::Tensor& x, const at::Tensor& g, const KernelMapPtr& map) {
+  CALL(channelwise_weight, x, g, map);
+}
+at::Tensor row_sum(const at::Tensor& x, const RowMapPtr& map, const MaybeTensor& weights) {
+  CALL(row_sum, x, map, weights);
+}
+at::Tensor row_dot(const at::Tensor& g, const at::Tensor& x, const RowMapPtr& map) {
+  CALL(row_dot, g, x, map);
+}
+at::Tensor row_pick(const at::Tensor& x, const RowMapPtr& map, const at::Tensor& chosen) {
+  CALL(row_pick, x, map, chosen);
+}
+at::Tensor row_unpick(const at::Tensor& g, const RowMapPtr& map, const at::Tensor& chosen) {
+  CALL(row_unpick, g, map, chosen);
+}
+at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map) {
+  CALL(row_argmax, x, map);
+}
+at::Tensor column_sum(const at::Tensor& x) {
+  CALL(column_sum, x);
+}
+at::Tensor column_moments(const at::Tensor& x) {
+  CALL(column_moments, x);
+}
+at::Tensor normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
+                     const at::Tensor& weight, const at::Tensor& bias) {
+  CALL(normalize, x, mean, inverse_deviation, weight, bias);
+}
+at::Tensor normalize_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
+                          const at::Tensor& inverse_deviation) {
+  CALL(normalize_sums, g, x, mean, inverse_deviation);
+}
+at::Tensor normalize_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
+                              const at::Tensor& inverse_deviation, const at::Tensor& scale, const at::Tensor& means) {
+  CALL(normalize_gradient, g, x, mean, inverse_deviation, scale, means);
+}
+
+}  // namespace lockstep::sparse

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#pragma once
-
-#include "lockstep/core/cpu_level.h"
-
-namespace lockstep {
-LOCKSTEP_DECLARE_ISA(CpuLevel compiled_for())
-LOCKSTEP_DECLARE_ISA(void add(float* into, const float* from, long size))
-}  // namespace lockstep
