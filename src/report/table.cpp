@@ -6,7 +6,7 @@
 
 #include "lockstep/report/format.h"
 #include "lockstep/run/detail/files.h"
-#include "ude/lockstep/run/detail/json.h"
+#include "lockstep/run/detail/json.h"
 
 namespace lockstep::report {
 namespace {

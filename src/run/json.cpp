@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ude/lockstep/run/detail/json.h"
+#include "lockstep/run/detail/json.h"
 
 #include <cmath>
 #include <limits>

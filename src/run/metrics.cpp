@@ -10,8 +10,8 @@
 
 #include "lockstep/run/detail/descriptor.h"
 #include "lockstep/run/detail/files.h"
+#include "lockstep/run/detail/json.h"
 #include "run/phases.h"
-#include "ude/lockstep/run/detail/json.h"
 
 namespace lockstep::report {
 namespace {

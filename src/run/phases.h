@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "lockstep/run/detail/json.h"
 #include "lockstep/run/metrics.h"
-#include "ude/lockstep/run/detail/json.h"
 
 namespace lockstep::report {
 

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "lockstep/run/detail/files.h"
+#include "lockstep/run/detail/json.h"
 #include "run/phases.h"
-#include "ude/lockstep/run/detail/json.h"
 
 namespace lockstep::report {
 

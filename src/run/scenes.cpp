@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "lockstep/run/detail/files.h"
+#include "lockstep/run/detail/json.h"
 #include "lockstep/run/image.h"
-#include "ude/lockstep/run/detail/json.h"
 
 namespace lockstep::report {
 namespace {
