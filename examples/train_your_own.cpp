@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   pin_numerics();
   tune_allocator();
   const std::string name = argc > 1 ? argv[1] : "fashion-mnist";
-  train::Config config;
+  run::Config config;
   config.epochs = argc > 2 ? std::stoi(argv[2]) : 10;
   config.devices = argc > 3 ? argv[3] : "";
   config.out = argc > 4 ? argv[4] : "";

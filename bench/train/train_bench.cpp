@@ -31,7 +31,7 @@ void serve(const std::vector<std::string>& words) {
   tune_allocator();
   pin_numerics();
   for (uint64_t number = 0; std::cin >> number;) {
-    train::Config config{.init = "d2l", .data = "fashion-mnist:" + folder, .replicas = replicas, .lr = 0.2};
+    run::Config config{.init = "d2l", .data = "fashion-mnist:" + folder, .replicas = replicas, .lr = 0.2};
     config.devices = devices;
     config.quiet = true;
     config.epochs = seeds ? 10 : static_cast<int64_t>(number);

@@ -11,22 +11,22 @@
 namespace lockstep::cli {
 namespace {
 
-std::string help_of(const train::Field& field) {
+std::string help_of(const run::Field& field) {
   std::string out = field.help;
   for (size_t c = 0; c < field.choices.size(); ++c) out += (c == 0 ? ": " : ", ") + field.choices[c];
   return out;
 }
 
 // What stands behind an option in --help: its value where none is given.
-std::string default_of(const train::Field& field) {
-  const std::string value = train::value_text(field);
+std::string default_of(const run::Field& field) {
+  const std::string value = run::value_text(field);
   const bool none = value.empty() || value == "\"\"" || value == "[]" || value == "0" || value == "-1";
   return none ? " " : text("[", value, "]");
 }
 
 struct Adder {
   CLI::App& command;
-  const train::Field& field;
+  const run::Field& field;
 
   // Two flags; --help shows the one that changes something.
   CLI::Option* operator()(bool* value) const {
@@ -53,9 +53,9 @@ struct Adder {
   }
 };
 
-void assign_all(const train::Config& from, train::Config& to, const std::function<bool(const std::string&)>& chosen) {
-  train::Config source = from;
-  const auto values = train::fields_of(source), places = train::fields_of(to);
+void assign_all(const run::Config& from, run::Config& to, const std::function<bool(const std::string&)>& chosen) {
+  run::Config source = from;
+  const auto values = run::fields_of(source), places = run::fields_of(to);
   for (size_t f = 0; f < places.size(); ++f)
     if (chosen(places[f].name))
       std::visit([&](auto* place) { *place = *std::get<std::remove_const_t<decltype(place)>>(values[f].value); },
@@ -64,11 +64,11 @@ void assign_all(const train::Config& from, train::Config& to, const std::functio
 
 }  // namespace
 
-train::Config ConfigOptions::resolve(std::vector<std::string>& given) const {
-  train::Config out;
-  given = file.empty() ? std::vector<std::string>{} : train::read_toml_file(out, file);
-  train::Config any;
-  for (const auto& field : train::fields_of(any))
+run::Config ConfigOptions::resolve(std::vector<std::string>& given) const {
+  run::Config out;
+  given = file.empty() ? std::vector<std::string>{} : run::read_toml_file(out, file);
+  run::Config any;
+  for (const auto& field : run::fields_of(any))
     if (on_command_line(field.name)) given.emplace_back(field.name);
   assign_all(config, out, on_command_line);
   if (sync_bn || ghost_bn) {
@@ -76,12 +76,12 @@ train::Config ConfigOptions::resolve(std::vector<std::string>& given) const {
     out.batch_norm = sync_bn ? "sync" : "ghost";
     given.emplace_back("batch-norm");
   }
-  if (!preset.empty()) train::apply_preset(out, preset, given);
+  if (!preset.empty()) run::apply_preset(out, preset, given);
   return out;
 }
 
 void add_config_options(CLI::App& command, ConfigOptions& options, const std::vector<std::string>& without) {
-  for (const train::Field& field : train::fields_of(options.config)) {
+  for (const run::Field& field : run::fields_of(options.config)) {
     if (std::ranges::count(without, field.name) > 0) continue;
     CLI::Option* option = std::visit([&](auto* value) { return Adder{command, field}(value); }, field.value);
     option->group(field.group)->option_text(std::holds_alternative<bool*>(field.value) ? "" : default_of(field));

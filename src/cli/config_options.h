@@ -15,7 +15,7 @@ namespace lockstep::cli {
 
 /// The options of a training run as a command takes them.
 struct ConfigOptions {
-  train::Config config;
+  run::Config config;
   std::string file;
   std::string preset;
   bool sync_bn = false;
@@ -24,7 +24,7 @@ struct ConfigOptions {
 
   /// The configuration, and which options somebody has set: the command line wins over the file, both over the preset.
   /// Throws Error for what a file or a preset can't say.
-  train::Config resolve(std::vector<std::string>& given) const;
+  run::Config resolve(std::vector<std::string>& given) const;
 };
 
 /// Adds all options of a training run to a command, but for those named. The options must outlive it.

@@ -104,7 +104,7 @@ int evaluate(const EvaluateOptions& options) {
   if (const int gpus = gpus_of_one_process(options.devices); gpus > 1) return relaunch(gpus);
   const comm::Group group = comm::connect();
   ModelFile model = open_model(options.path, options.model, group);
-  train::Config& config = model.config;
+  run::Config& config = model.config;
   if (!options.data.empty()) config.data = options.data;
   config.devices = options.devices;
   if (options.batch > 0) config.evaluate_batch = options.batch;

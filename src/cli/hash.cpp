@@ -16,7 +16,7 @@ namespace {
 
 int hash(const std::vector<std::string>& paths) {
   for (const auto& path : paths) {
-    const auto hash = train::hash_of(train::read_weights(path));
+    const auto hash = run::hash_of(run::read_weights(path));
     std::printf(paths.size() > 1 ? "%s  %s\n" : "%s\n", hash.c_str(), path.c_str());
   }
   return 0;

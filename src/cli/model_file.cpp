@@ -11,15 +11,15 @@ namespace lockstep::cli {
 namespace {
 
 bool is_checkpoint_file(const std::string& path) {
-  return train::is_checkpoint(train::read_tensor_file(path));
+  return run::is_checkpoint(train::read_tensor_file(path));
 }
 
 ModelFile from_weights(const std::filesystem::path& file, const std::string& model) {
   ModelFile out;
-  out.weights = train::read_weights(file);
+  out.weights = run::read_weights(file);
   const auto config = file.parent_path() / "config.toml";
   if (std::filesystem::exists(config))
-    train::read_toml_file(out.config, config.string());
+    run::read_toml_file(out.config, config.string());
   else
     require(!model.empty(), "open_model", "'", file.string(),
             "' holds weights alone and has no config.toml beside it, expected the network's name too: --model NAME");
@@ -36,7 +36,7 @@ ModelFile open_model(const std::string& path, const std::string& model, const co
   if (folder || is_checkpoint_file(path)) {
     const auto checkpoint = train::fetch_checkpoint(path, group);
     if (checkpoint) {
-      train::read_toml(out.config, checkpoint->config, path);
+      run::read_toml(out.config, checkpoint->config, path);
       require(!model.empty() || checkpoint->model == out.config.model, "open_model", "'", path, "' is of the network '",
               checkpoint->model,
               "' of somebody's own program, expected one that this program knows; if it is one of these: --model NAME");

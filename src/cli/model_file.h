@@ -12,8 +12,8 @@ namespace lockstep::cli {
 
 /// A network as a file holds it: its weights, and the configuration that says what it is.
 struct ModelFile {
-  train::Config config;
-  train::Tensors weights;
+  run::Config config;
+  run::Tensors weights;
   std::optional<data::DatasetInfo>
       data{};  ///< what it was trained on, which need not be there; none beside weights alone
 };

@@ -76,7 +76,7 @@ std::vector<PredictOptions> file_by_file(const PredictOptions& options, const da
 /// What the network was trained on, or the data that somebody named; opened only where no file describes it.
 data::DatasetInfo data_of(const ModelFile& model, const std::string& named) {
   if (named.empty() && model.data) return *model.data;
-  train::Config config = model.config;
+  run::Config config = model.config;
   if (!named.empty()) config.data = named;
   return train::make_task(config).train->info();
 }

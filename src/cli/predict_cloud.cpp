@@ -16,7 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
-using report::Rgb;
+using run::Rgb;
 
 /// The network's logits, of each voxel or of the whole.
 at::Tensor logits_of(const data::Voxels& voxels, const Trained& trained) {
@@ -71,7 +71,7 @@ void draw(const std::string& file, const data::Cloud& cloud, const std::vector<R
   if (file.empty()) return;
   constexpr int kHeight = 480;
   const auto image = report::draw_cloud(cloud.points, colours, side, kHeight, shown);
-  report::write_file_atomically(file, report::encode_png(image));
+  run::write_file_atomically(file, run::encode_png(image));
 }
 
 /// A colour for all points, darker towards the ground: so that one sees a shape, not a shadow.
@@ -94,7 +94,7 @@ Json label_points(const std::string& file, const data::Cloud& cloud, const data:
   std::vector<Rgb> colours;
   for (const int64_t label : labels) colours.push_back(report::class_colour(label));
   if (!options.out.empty()) write_labelled(file, cloud, labels, colours, options.out);
-  if (!options.labels.empty()) report::write_file_atomically(options.labels, data::label_file(labels, trained.data));
+  if (!options.labels.empty()) run::write_file_atomically(options.labels, data::label_file(labels, trained.data));
   draw(options.png, cloud, colours, trained.data.voxel / 2, report::Shown::room);
   return describe(labels, cloud.labels, trained.data);
 }

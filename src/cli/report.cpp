@@ -15,10 +15,10 @@
 namespace lockstep::cli {
 
 int report(const ReportOptions& options) {
-  const auto runs = report::read_runs({options.runs.begin(), options.runs.end()});
+  const auto runs = run::read_runs({options.runs.begin(), options.runs.end()});
   std::filesystem::path output = options.output;
-  if (output.empty()) output = runs.size() == 1 ? report::RunFolder{options.runs[0]}.report() : "report.html";
-  report::write_file_atomically(output, report::report_page(runs));
+  if (output.empty()) output = runs.size() == 1 ? run::Folder{options.runs[0]}.report() : "report.html";
+  run::write_file_atomically(output, report::report_page(runs));
   std::printf("%s\n", output.c_str());
   return 0;
 }

@@ -67,7 +67,7 @@ struct Measured {
   int64_t devices;
   StepTimes together = {};
   StepTimes apart = {};  // of as many trainings as devices; one device is that already
-  report::Phases phases = {};
+  run::Phases phases = {};
   int phase_rounds = 0;
 
   const StepTimes& times_apart() const { return apart.empty() ? together : apart; }
@@ -76,7 +76,7 @@ struct Measured {
   }
 };
 
-Trial trial_of(const train::Config& config, const Measured& one, bool gpus) {
+Trial trial_of(const run::Config& config, const Measured& one, bool gpus) {
   Trial trial{.config = config};
   trial.config.batch = one.batch;
   if (gpus) {
@@ -88,15 +88,15 @@ Trial trial_of(const train::Config& config, const Measured& one, bool gpus) {
   return trial;
 }
 
-train::Config config_of(const SpeedupOptions& options) {
+run::Config config_of(const SpeedupOptions& options) {
   std::vector<std::string> given;
-  train::Config config = options.config.resolve(given);
+  run::Config config = options.config.resolve(given);
   const auto is_given = [&](const char* name) { return std::ranges::count(given, name) > 0; };
   if (!is_given("steps")) config.steps = kSteps;
   require(config.steps > kWarmUpSteps, "speedup", "--steps is ", config.steps, ", expected more than ", kWarmUpSteps,
           ", which only warm up");
   if (!is_given("epochs")) config.epochs = 0;
-  train::check(config);
+  run::check(config);
   return config;
 }
 
@@ -113,7 +113,7 @@ void check(const SpeedupOptions& options, bool gpus) {
 }
 
 // The same replicas for all numbers of devices, so that all lines do the same work.
-int64_t replicas_of(const train::Config& config, const std::vector<int64_t>& devices, int64_t batch) {
+int64_t replicas_of(const run::Config& config, const std::vector<int64_t>& devices, int64_t batch) {
   if (config.replicas > 0) return config.replicas;
   const auto most = std::bit_ceil(static_cast<uint64_t>(*std::ranges::max_element(devices)));
   return std::min<int64_t>(static_cast<int64_t>(std::max<uint64_t>(8, most)),
@@ -121,8 +121,8 @@ int64_t replicas_of(const train::Config& config, const std::vector<int64_t>& dev
 }
 
 /// One round of it; what came out, in words.
-std::string measure(Measured& one, const train::Config& config, const SpeedupOptions& options, bool gpus) {
-  train::Config mine = config;
+std::string measure(Measured& one, const run::Config& config, const SpeedupOptions& options, bool gpus) {
+  run::Config mine = config;
   mine.replicas = replicas_of(config, options.devices, one.batch);
   Trial trial = trial_of(mine, one, gpus);
   const TrialResult result = run_trial(trial);
@@ -141,8 +141,8 @@ std::string measure(Measured& one, const train::Config& config, const SpeedupOpt
   return found;
 }
 
-std::vector<report::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) {
-  std::vector<report::SpeedupRow> rows;
+std::vector<run::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) {
+  std::vector<run::SpeedupRow> rows;
   for (Measured& one : all) {
     const auto base = std::ranges::find_if(all, [&](const Measured& other) { return other.batch == one.batch; });
     if (one.phase_rounds > 0) one.phases /= one.phase_rounds;
@@ -166,7 +166,7 @@ report::Cell cores_of(int64_t devices, bool gpus) {
   return devices <= cpu_info().cores ? "own" : "shared";
 }
 
-report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
+report::Table table_of(const std::vector<run::SpeedupRow>& rows, bool gpus) {
   const auto milliseconds = [](double seconds) { return report::fixed(1e3 * seconds, 2); };
   const auto percent = [](double part) { return report::fixed(100 * part, 1); };
   std::vector<report::Column> columns{{"devices"},
@@ -183,7 +183,7 @@ report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
   if (rows[0].apart) columns.push_back({"apart", "", shown_speedup});
   report::Table table(std::move(columns));
   for (const auto& row : rows) {
-    const auto base = std::ranges::find(rows, row.batch, &report::SpeedupRow::batch);
+    const auto base = std::ranges::find(rows, row.batch, &run::SpeedupRow::batch);
     std::vector<report::Cell> cells{
         int64_t{row.devices}, row.batch,   static_cast<double>(row.batch) / static_cast<double>(row.devices),
         row.seconds_per_step, row.speedup, static_cast<double>(row.devices) / static_cast<double>(base->devices)};
@@ -202,7 +202,7 @@ report::Table table_of(const std::vector<report::SpeedupRow>& rows, bool gpus) {
 }
 
 // The mean speedup of each number of devices over all batch sizes.
-report::Table means_of(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& options, bool gpus) {
+report::Table means_of(const std::vector<run::SpeedupRow>& rows, const SpeedupOptions& options, bool gpus) {
   report::Table table({{"devices"}, {"mean speedup", "", shown_speedup}, {"ideal", "", shown_speedup}, {"cores"}});
   for (const int64_t devices : options.devices) {
     double sum = 0;
@@ -214,9 +214,9 @@ report::Table means_of(const std::vector<report::SpeedupRow>& rows, const Speedu
   return table;
 }
 
-void print(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& options, bool gpus) {
+void print(const std::vector<run::SpeedupRow>& rows, const SpeedupOptions& options, bool gpus) {
   for (const int64_t batch : options.batches) {
-    std::vector<report::SpeedupRow> of_batch;
+    std::vector<run::SpeedupRow> of_batch;
     std::ranges::copy_if(rows, std::back_inserter(of_batch), [&](const auto& row) { return row.batch == batch; });
     std::printf("\n%s", table_of(of_batch, gpus).to_text().c_str());
   }
@@ -231,8 +231,8 @@ void print(const std::vector<report::SpeedupRow>& rows, const SpeedupOptions& op
 
 int speedup(const SpeedupOptions& given) {
   SpeedupOptions options = given;
-  const train::Config config = config_of(options);
-  if (options.batches.empty()) options.batches = {train::usual_batch(data::names_clouds(config.data))};
+  const run::Config config = config_of(options);
+  if (options.batches.empty()) options.batches = {run::usual_batch(data::names_clouds(config.data))};
   const bool gpus = !cuda_devices().empty();
   check(options, gpus);
   check_results(options.json, options.chart);
@@ -252,7 +252,7 @@ int speedup(const SpeedupOptions& given) {
               config.model.c_str(), config.data.c_str(), all[0].together.steps(), options.rounds,
               options.rounds == 1 ? "round" : "rounds");
   print(rows, options, gpus);
-  if (!options.json.empty()) report::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
+  if (!options.json.empty()) run::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
   if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));
   return 0;
 }

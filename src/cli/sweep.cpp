@@ -19,7 +19,7 @@
 namespace lockstep::cli {
 namespace {
 
-Trial trial_of(const train::Config& config, double lr, int64_t devices, const SweepOptions& options) {
+Trial trial_of(const run::Config& config, double lr, int64_t devices, const SweepOptions& options) {
   Trial trial{.config = config, .evaluated = true};
   trial.config.lr = lr;
   if (!options.fixed_batch) trial.config.batch = config.batch * devices;
@@ -57,10 +57,10 @@ report::Table empty_table() {
 int sweep(const SweepOptions& options) {
   check(options);
   std::vector<std::string> given;
-  train::Config config = options.config.resolve(given);
-  if (config.batch == 0) config.batch = train::usual_batch(data::names_clouds(config.data));
+  run::Config config = options.config.resolve(given);
+  if (config.batch == 0) config.batch = run::usual_batch(data::names_clouds(config.data));
   config.evaluate_every = 0;
-  train::check(config);
+  run::check(config);
   check_results(options.json, options.chart);
   auto table = empty_table();
   for (const int64_t devices : options.devices)
@@ -81,7 +81,7 @@ int sweep(const SweepOptions& options) {
   std::printf("%s on %s, %ld epochs%s\n\n%s", config.model.c_str(), config.data.c_str(),
               static_cast<long>(config.epochs), options.fixed_batch ? "" : "; the batch grows with the devices",
               table.to_text().c_str());
-  if (!options.json.empty()) report::write_file_atomically(options.json, table.to_json() + "\n");
+  if (!options.json.empty()) run::write_file_atomically(options.json, table.to_json() + "\n");
   if (!options.chart.empty())
     report::write_figure(options.chart, table.to_figure({.title = "test accuracy by learning rate",
                                                          .x = "lr",

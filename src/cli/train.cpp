@@ -35,7 +35,7 @@ void stop_on(int signal) {
 }
 
 bool holds_run(const std::string& folder) {
-  return report::RunFolder{folder}.holds_run();
+  return run::Folder{folder}.holds_run();
 }
 
 // The folder of a new run that has no name, made here and by nobody else: others may begin at the same time.
@@ -88,13 +88,13 @@ bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path&
 
 // The checkpoint to go on with, and its configuration. None where nobody asks for one, or where --out and --resume are
 // said together, as by a script that starts a job again and again, of a run that has left no checkpoint yet.
-std::optional<train::Checkpoint> find_start(train::Config& config, const std::vector<std::string>& given,
-                                            const TrainOptions& options, const comm::Group& group) {
+std::optional<run::Checkpoint> find_start(run::Config& config, const std::vector<std::string>& given,
+                                          const TrainOptions& options, const comm::Group& group) {
   if (!options.resumes && config.resume.empty()) return std::nullopt;
   const std::string from = config.resume.empty() ? config.out : config.resume;
   require(!from.empty(), "train",
           "--resume without a run, expected its folder: --resume runs/NAME, or --out runs/NAME --resume");
-  const report::RunFolder run{folder_of(from)};
+  const run::Folder run{folder_of(from)};
   require(config.out.empty() || is_same_folder(config.out, run.folder), "train", "--resume ", from, " and --out ",
           config.out, " name two folders, expected one: a run goes on in its own (--init ", run.checkpoint().string(),
           " begins another with its weights)");
@@ -115,8 +115,8 @@ std::optional<train::Checkpoint> find_start(train::Config& config, const std::ve
   return start;
 }
 
-void greet(const train::Trainer& trainer, const std::optional<train::Checkpoint>& start) {
-  const train::Config& config = trainer.config();
+void greet(const train::Trainer& trainer, const std::optional<run::Checkpoint>& start) {
+  const run::Config& config = trainer.config();
   std::printf("%s, into %s\n", trainer.describe().c_str(), config.out.c_str());
   if (start)
     std::printf("going on after step %ld (epoch %ld, batch %ld)\n", static_cast<long>(start->cursor.step),
@@ -124,7 +124,7 @@ void greet(const train::Trainer& trainer, const std::optional<train::Checkpoint>
   std::fflush(stdout);
 }
 
-void part(const train::Outcome& outcome, const train::Config& config) {
+void part(const train::Outcome& outcome, const run::Config& config) {
   std::string line = text(outcome.cursor.step, " steps in ", report::duration(outcome.seconds));
   if (outcome.last.examples > 0) line += text(", train loss ", report::fixed(outcome.last.train_loss, 4));
   if (outcome.last.test)
@@ -144,8 +144,8 @@ void part(const train::Outcome& outcome, const train::Config& config) {
 
 int train_model(const TrainOptions& options) {
   std::vector<std::string> given;
-  train::Config config = options.config.resolve(given);
-  if (!options.resumes) train::check(config);  // else with what the checkpoint adds
+  run::Config config = options.config.resolve(given);
+  if (!options.resumes) run::check(config);  // else with what the checkpoint adds
   require(config.lr > 0 || std::ranges::count(given, "lr") == 0, "train",
           "lr is 0, expected it above 0, or none for the optimiser's usual one");
   require(!options.overwrite || (!options.resumes && config.resume.empty()), "train",

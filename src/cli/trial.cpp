@@ -72,7 +72,7 @@ class Recording {
       names_.clear();
       for (const auto& [name, tensor] : models::state_dict(network)) {
         names_.push_back(name);
-        row.push_back(train::hash_of({{name, tensor}}));
+        row.push_back(run::hash_of({{name, tensor}}));
       }
       rows_.push_back(std::move(row));
     }
@@ -98,7 +98,7 @@ class Recording {
              {"hashes", rows_},
              {"losses", losses_}};
     if (const auto steps = static_cast<double>(steps_ - kWarmUpSteps - 1); steps > 0)
-      for (const auto& [name, member] : report::phase_members) out["phases"][name] = sum_.*member / steps;
+      for (const auto& [name, member] : run::phase_members) out["phases"][name] = sum_.*member / steps;
     if (outcome.last.test) {
       out["test_loss"] = outcome.last.test->loss;
       out["test_accuracy"] = outcome.last.test->accuracy;
@@ -109,7 +109,7 @@ class Recording {
  private:
   bool hashes_;
   int64_t steps_ = 0;
-  report::Phases sum_;
+  run::Phases sum_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   double passed_before_ = 0;
   std::vector<double> seconds_, losses_;
@@ -118,8 +118,8 @@ class Recording {
 };
 
 int run_one(const TrialOptions& options) {
-  train::Config config;
-  train::read_toml_file(config, options.config);
+  run::Config config;
+  run::read_toml_file(config, options.config);
   const comm::Group all = comm::connect();
   if (options.apart && config.devices == "cuda") config.devices = text("cuda:", comm::read_environment().local_rank);
   auto task = train::make_task(config);
@@ -130,7 +130,7 @@ int run_one(const TrialOptions& options) {
   trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
   const auto outcome = trainer.run();
   if (options.apart) recording.average(all);
-  if (all.rank() == 0) report::write_file_atomically(options.result, recording.json(trainer, outcome).dump());
+  if (all.rank() == 0) run::write_file_atomically(options.result, recording.json(trainer, outcome).dump());
   all.finish();
   return 0;
 }
@@ -152,7 +152,7 @@ TrialResult parse(const Json& json) {
   out.seconds = number(json, "seconds");
   if (json.contains("phases")) {
     out.phases.emplace();
-    for (const auto& [name, member] : report::phase_members) *out.phases.*member = number(json["phases"], name);
+    for (const auto& [name, member] : run::phase_members) *out.phases.*member = number(json["phases"], name);
   }
   out.names = json["names"].get<std::vector<std::string>>();
   out.hashes = json["hashes"].get<std::vector<std::vector<std::string>>>();
@@ -165,10 +165,10 @@ TrialResult parse(const Json& json) {
 
 TrialResult run_trial(const Trial& trial) {
   const Folder folder;
-  train::Config config = trial.config;
+  run::Config config = trial.config;
   config.quiet = true;
   config.out.clear();
-  report::write_file_atomically(folder.file("config.toml"), train::to_toml(config));
+  run::write_file_atomically(folder.file("config.toml"), run::to_toml(config));
   RunOptions run_options;
   run_options.processes = trial.processes;
   run_options.no_prefix = true;
@@ -181,13 +181,13 @@ TrialResult run_trial(const Trial& trial) {
   if (trial.evaluated) run_options.program.emplace_back("--evaluated");
   const int code = run(run_options);
   if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
-  return parse(Json::parse(report::read_file(folder.file("result.json"))));
+  return parse(Json::parse(run::read_file(folder.file("result.json"))));
 }
 
 void check_results(const std::string& json, const std::string& chart) {
-  if (!json.empty()) report::check_writable(json);
+  if (!json.empty()) run::check_writable(json);
   if (chart.empty()) return;
-  for (const char* suffix : {".svg", ".png"}) report::check_writable(chart + suffix);
+  for (const char* suffix : {".svg", ".png"}) run::check_writable(chart + suffix);
 }
 
 void setup_trial(CLI::App& app, Command& chosen) {

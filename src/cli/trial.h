@@ -15,7 +15,7 @@ namespace lockstep::cli {
 
 /// A short training in processes of its own, for the commands that compare trainings.
 struct Trial {
-  train::Config config;
+  run::Config config;
   int processes = 1;
   bool apart = false;      // each process trains by itself, on a device of its own, at the same time
   bool hashes = false;     // of every tensor after every step
@@ -30,7 +30,7 @@ struct TrialResult {
   int64_t batch = 0;
   int64_t replicas = 0;
   std::vector<double> step_seconds;
-  std::optional<report::Phases> phases;  // of a step, after the first ones
+  std::optional<run::Phases> phases;  // of a step, after the first ones
   double train_loss = 0;
   double train_accuracy = 0;
   double test_loss = 0;

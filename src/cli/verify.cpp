@@ -56,7 +56,7 @@ PlacementText parse_placement(const std::string& text, int64_t replicas) {
   return out;
 }
 
-Trial trial_of(const train::Config& config, const PlacementText& placement) {
+Trial trial_of(const run::Config& config, const PlacementText& placement) {
   Trial trial{.config = config, .processes = placement.processes, .hashes = true};
   trial.config.devices = text("cpu:", placement.threads);
   trial.config.blocks = placement.blocks;
@@ -71,16 +71,16 @@ std::string milliseconds(const TrialResult& result) {
   return out;
 }
 
-train::Config config_of(const VerifyOptions& options) {
+run::Config config_of(const VerifyOptions& options) {
   std::vector<std::string> given;
-  train::Config config = options.config.resolve(given);
+  run::Config config = options.config.resolve(given);
   const auto is_given = [&](const char* name) { return std::ranges::count(given, name) > 0; };
   if (!is_given("steps")) config.steps = kComparedSteps;
   if (!is_given("epochs")) config.epochs = 0;
   if (!is_given("replicas")) config.replicas = kReplicas;
   if (!is_given("batch"))
     config.batch = data::names_clouds(config.data) ? 2 * config.replicas : std::max<int64_t>(8 * config.replicas, 64);
-  train::check(config);
+  run::check(config);
   return config;
 }
 
@@ -112,7 +112,7 @@ std::optional<Difference> first_difference(const TrialResult& a, const TrialResu
 }
 
 int verify(const VerifyOptions& options) {
-  const train::Config config = config_of(options);
+  const run::Config config = config_of(options);
   const bool processes = !comm::backends().empty();
   const auto placements = parse_placements(
       options.placements.empty() ? usual_placements(config.replicas, processes) : options.placements, config.replicas);

@@ -66,18 +66,18 @@ std::string Table::to_text() const {
 }
 
 std::string Table::to_json() const {
-  Json list = Json::array();
+  run::Json list = run::Json::array();
   for (const auto& row : rows_) {
-    Json object = Json::object();
+    run::Json object = run::Json::object();
     for (size_t c = 0; c < row.size(); ++c) {
-      Json& value = object[columns_[c].name];
+      run::Json& value = object[columns_[c].name];
       if (const auto* words = std::get_if<std::string>(&row[c])) value = *words;
       if (const auto* whole = std::get_if<int64_t>(&row[c])) value = *whole;
-      if (const auto* number = std::get_if<double>(&row[c])) value = finite(*number);
+      if (const auto* number = std::get_if<double>(&row[c])) value = run::finite(*number);
     }
     list.push_back(std::move(object));
   }
-  return dump_json(list);
+  return run::dump_json(list);
 }
 
 size_t Table::column(const std::string& name) const {
@@ -109,8 +109,8 @@ Figure Table::to_figure(const Chart& chart) const {
 }
 
 void write_figure(const std::filesystem::path& stem, const Figure& figure) {
-  write_file_atomically(stem.string() + ".svg", to_svg({&figure, 1}));
-  write_file_atomically(stem.string() + ".png", encode_png(to_image({&figure, 1})));
+  run::write_file_atomically(stem.string() + ".svg", to_svg({&figure, 1}));
+  run::write_file_atomically(stem.string() + ".png", run::encode_png(to_image({&figure, 1})));
 }
 
 }  // namespace lockstep::report

@@ -10,51 +10,51 @@
 #include "lockstep/base/log.h"
 #include "lockstep/run/run_files.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 constexpr const char* kFormat = "lockstep checkpoint";
 constexpr int64_t kVersion = 1;
 
-Value to_value(const Tensors& tensors) {
-  Value::Dict dict;
+train::Value to_value(const Tensors& tensors) {
+  train::Value::Dict dict;
   for (const auto& [name, tensor] : tensors) dict.push_back({name, {tensor}});
   return {std::move(dict)};
 }
 
-Tensors to_tensors(const Value& value, const std::string& what) {
+Tensors to_tensors(const train::Value& value, const std::string& what) {
   Tensors tensors;
-  for (const auto& [name, item] : value.as<Value::Dict>(what))
+  for (const auto& [name, item] : value.as<train::Value::Dict>(what))
     tensors[name] = item.as<at::Tensor>(text(what, ".", name));
   return tensors;
 }
 
 template <class T>
-Value to_list(const std::vector<T>& items) {
-  Value::List list;
+train::Value to_list(const std::vector<T>& items) {
+  train::Value::List list;
   for (const T& item : items) list.push_back({item});
   return {std::move(list)};
 }
 
 template <class T>
-std::vector<T> from_list(const Value& value, const std::string& what) {
+std::vector<T> from_list(const train::Value& value, const std::string& what) {
   std::vector<T> items;
-  for (const Value& item : value.as<Value::List>(what)) items.push_back(item.as<T>(what));
+  for (const train::Value& item : value.as<train::Value::List>(what)) items.push_back(item.as<T>(what));
   return items;
 }
 
-Value to_value(const data::DatasetInfo& info) {
-  return {Value::Dict{{"name", {info.name}},
-                      {"size", {info.size}},
-                      {"input_shape", to_list(info.input_shape)},
-                      {"target_shape", to_list(info.target_shape)},
-                      {"class_names", to_list(info.class_names)},
-                      {"voxel", {info.voxel}},
-                      {"whole_clouds", {info.whole_clouds}},
-                      {"mesh_points", {info.mesh_points}}}};
+train::Value to_value(const data::DatasetInfo& info) {
+  return {train::Value::Dict{{"name", {info.name}},
+                             {"size", {info.size}},
+                             {"input_shape", to_list(info.input_shape)},
+                             {"target_shape", to_list(info.target_shape)},
+                             {"class_names", to_list(info.class_names)},
+                             {"voxel", {info.voxel}},
+                             {"whole_clouds", {info.whole_clouds}},
+                             {"mesh_points", {info.mesh_points}}}};
 }
 
-data::DatasetInfo info_of(const Value& value) {
+data::DatasetInfo info_of(const train::Value& value) {
   data::DatasetInfo info{.name = value.at("name").as<std::string>("name"),
                          .size = value.at("size").as<int64_t>("size"),
                          .input_shape = from_list<int64_t>(value.at("input_shape"), "input_shape"),
@@ -67,18 +67,18 @@ data::DatasetInfo info_of(const Value& value) {
   return info;
 }
 
-Value to_value(const Checkpoint& checkpoint) {
+train::Value to_value(const Checkpoint& checkpoint) {
   const Cursor& cursor = checkpoint.cursor;
-  Value::Dict fingerprint;
+  train::Value::Dict fingerprint;
   for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.push_back({name, {item}});
-  Value::Dict out{
+  train::Value::Dict out{
       {"format", {std::string(kFormat)}},
       {"version", {kVersion}},
       {"model", {checkpoint.model}},
       {"weights", to_value(checkpoint.weights)},
       {"buffers", to_value(checkpoint.buffers)},
       {"optimizer", to_value(checkpoint.optimizer)},
-      {"cursor", {Value::Dict{{"epoch", {cursor.epoch}}, {"batch", {cursor.batch}}, {"step", {cursor.step}}}}},
+      {"cursor", {train::Value::Dict{{"epoch", {cursor.epoch}}, {"batch", {cursor.batch}}, {"step", {cursor.step}}}}},
       {"seed", {static_cast<int64_t>(checkpoint.seed)}},
       {"replicas", {checkpoint.replicas}},
       {"config", {checkpoint.config}},
@@ -89,7 +89,7 @@ Value to_value(const Checkpoint& checkpoint) {
   return {std::move(out)};
 }
 
-Checkpoint from_value(const Value& value, const std::string& name) {
+Checkpoint from_value(const train::Value& value, const std::string& name) {
   require(is_checkpoint(value), "load_checkpoint", "'", name, "' holds ", value.kind(),
           ", expected a checkpoint of lockstep train (weights alone go with --init)");
   const int64_t version = value.at("version").as<int64_t>("version");
@@ -99,52 +99,52 @@ Checkpoint from_value(const Value& value, const std::string& name) {
   out.weights = to_tensors(value.at("weights"), "weights");
   out.buffers = to_tensors(value.at("buffers"), "buffers");
   out.optimizer = to_tensors(value.at("optimizer"), "optimizer");
-  const Value& cursor = value.at("cursor");
+  const train::Value& cursor = value.at("cursor");
   out.cursor = {cursor.at("epoch").as<int64_t>("epoch"), cursor.at("batch").as<int64_t>("batch"),
                 cursor.at("step").as<int64_t>("step")};
   out.seed = static_cast<uint64_t>(value.at("seed").as<int64_t>("seed"));
   out.replicas = value.at("replicas").as<int64_t>("replicas");
   out.config = value.at("config").as<std::string>("config");
-  for (const auto& [key, item] : value.at("fingerprint").as<Value::Dict>("fingerprint"))
+  for (const auto& [key, item] : value.at("fingerprint").as<train::Value::Dict>("fingerprint"))
     out.fingerprint.emplace_back(key, item.as<std::string>(key));
-  out.extra = value.at("extra").as<Value::Dict>("extra");
-  if (const Value* info = value.find("data")) out.data = info_of(*info);
+  out.extra = value.at("extra").as<train::Value::Dict>("extra");
+  if (const train::Value* info = value.find("data")) out.data = info_of(*info);
   return out;
 }
 
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
-  SafeFile out(file);
-  write_archive(out, to_value(checkpoint));
-  out.commit(report::RunFolder{file.parent_path()}.previous_checkpoint());
+  train::SafeFile out(file);
+  train::write_archive(out, to_value(checkpoint));
+  out.commit(Folder{file.parent_path()}.previous_checkpoint());
 }
 
-bool is_checkpoint(const Value& value) {
-  const Value* format = value.find("format");
+bool is_checkpoint(const train::Value& value) {
+  const train::Value* format = value.find("format");
   const auto* text = format == nullptr ? nullptr : std::get_if<std::string>(&format->held);
   return text != nullptr && *text == kFormat;
 }
 
 Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& name) {
-  return from_value(read_tensor_file(bytes, name), name);
+  return from_value(train::read_tensor_file(bytes, name), name);
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& file) {
-  const std::string bytes = read_bytes(file);
+  const std::string bytes = train::read_bytes(file);
   return load_checkpoint(std::as_bytes(std::span(bytes)), file);
 }
 
 std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folder) {
   std::exception_ptr damage;
-  const report::RunFolder run{folder};
+  const Folder run{folder};
   for (const auto& file : {run.checkpoint(), run.previous_checkpoint()}) {
     if (!std::filesystem::exists(file)) continue;
     try {
-      CheckpointFile found{file, read_bytes(file)};
+      CheckpointFile found{file, train::read_bytes(file)};
       load_checkpoint(std::as_bytes(std::span(found.bytes)), file);
       return found;
-    } catch (const DamagedFile& error) {
+    } catch (const train::DamagedFile& error) {
       log_warning(error.what(), "; looking for the one before it");
       if (!damage) damage = std::current_exception();
     }
@@ -169,4 +169,4 @@ void CheckpointWriter::finish() {
   if (running_.valid()) running_.get();
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

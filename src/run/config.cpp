@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "run/toml.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 std::string joined(const std::vector<std::string>& words) {
@@ -184,4 +184,4 @@ void apply_preset(Config& config, const std::string& preset, const std::vector<s
                  to[f].value);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

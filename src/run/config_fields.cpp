@@ -2,7 +2,7 @@
 // The one list of options: the command line, files and checks all read it.
 #include "lockstep/run/config.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 constexpr const char* kNetwork = "Network";
@@ -180,4 +180,4 @@ std::vector<Field> fields_of(Config& config) {
   return out;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

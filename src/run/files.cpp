@@ -14,7 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/run/detail/descriptor.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 
 std::string read_file(const std::filesystem::path& file) {
   std::error_code ignored;
@@ -70,4 +70,4 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 constexpr png_uint_32 largest_side = 4096;
@@ -95,4 +95,4 @@ std::string from_base64(std::string_view text, const std::string& where) {
   return out;
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 // A value as it stands in the file, short enough for a message.
@@ -102,4 +102,4 @@ int to_int(const JsonObject& object, const char* key, int64_t value) {
   return static_cast<int>(value);
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

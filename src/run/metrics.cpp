@@ -13,7 +13,7 @@
 #include "lockstep/run/detail/json.h"
 #include "run/phases.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 // Calls `take(line, its number, offset of its end)` for every line that has its newline.
@@ -157,4 +157,4 @@ void MetricsWriter::append(const Metrics& metrics) {
   fail("MetricsWriter", file_, ": ", std::strerror(error));
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -4,9 +4,9 @@
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/metrics.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 
 Json phases_to_json(const Phases& phases);
 Phases phases_from_json(const JsonObject& object);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

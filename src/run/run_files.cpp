@@ -9,14 +9,14 @@
 #include "lockstep/run/detail/json.h"
 #include "run/phases.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 
-bool RunFolder::holds_run() const {
+bool Folder::holds_run() const {
   return std::ranges::any_of(std::array{metrics(), checkpoint(), weights()},
                              [](const auto& file) { return std::filesystem::exists(file); });
 }
 
-void RunFolder::remove_run() const {
+void Folder::remove_run() const {
   for (const auto& file : {metrics(), checkpoint(), previous_checkpoint(), weights(), config(), summary(), confusion(),
                            samples(), scenes(), curves_svg(), curves_png(), report(), tensorboard()}) {
     std::filesystem::remove_all(file);
@@ -195,7 +195,7 @@ RunData read_run(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   require(fs::is_directory(folder), "read_run", folder, fs::exists(folder) ? " is a file" : " is not there",
           ", expected the folder of a run, as in 'lockstep report runs/NAME'");
-  const RunFolder files{folder};
+  const Folder files{folder};
   const bool has_metrics = fs::exists(files.metrics()), has_summary = fs::exists(files.summary());
   require(has_metrics || has_summary, "read_run", folder,
           " holds neither metrics.jsonl nor summary.json, expected the folder of a run");
@@ -235,4 +235,4 @@ std::vector<RunData> read_runs(const std::vector<std::filesystem::path>& folders
   return runs;
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

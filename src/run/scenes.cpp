@@ -8,7 +8,7 @@
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/image.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are packed as they lie in memory");
@@ -84,4 +84,4 @@ Scenes read_scenes(const std::filesystem::path& file) {
   return scenes;
 }
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -9,7 +9,7 @@
 #include "lockstep/base/detail/digits.h"
 #include "lockstep/base/error.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 // One line of a file, read from left to right.
@@ -199,4 +199,4 @@ std::string toml_of(const std::vector<int64_t>& value) {
   return array_of(value);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 /// One `name = value` of a file of options: a word, a string, or the words and strings of an array.
 struct TomlItem {
@@ -38,4 +38,4 @@ std::string toml_of(const std::vector<std::string>& value);
 std::string toml_of(const std::vector<double>& value);
 std::string toml_of(const std::vector<int64_t>& value);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

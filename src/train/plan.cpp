@@ -40,7 +40,7 @@ bool has_any(const torch::nn::Module& network) {
                              [](const auto& module) { return (... || (module->template as<Kinds>() != nullptr)); });
 }
 
-data::Layout layout_of(const Config& config, const models::Classifier& network) {
+data::Layout layout_of(const run::Config& config, const models::Classifier& network) {
   using namespace torch::nn;
   const bool last =
       config.memory_format == "channels-last" ||
@@ -70,19 +70,19 @@ parallel::ScaleRule scale_rule(const std::string& name) {
                           : parallel::ScaleRule::none;
 }
 
-void settle_batch(Config& config, const Task& task, int64_t devices, bool cuda, const comm::Group& group) {
+void settle_batch(run::Config& config, const Task& task, int64_t devices, bool cuda, const comm::Group& group) {
   const bool clouds = task.train->info().voxel > 0;
-  if (config.batch == 0) config.batch = usual_batch(clouds);
+  if (config.batch == 0) config.batch = run::usual_batch(clouds);
   config.lr *= parallel::scale_with(static_cast<double>(devices), scale_rule(config.scale_lr));
   config.scale_lr = "none";
   if (config.scale_batch) config.batch *= devices;
   config.scale_batch = false;
   if (config.replicas == 0)
-    config.replicas = std::max<int64_t>(group.size(), default_replicas(cuda, devices, config.batch));
+    config.replicas = std::max<int64_t>(group.size(), run::default_replicas(cuda, devices, config.batch));
   if (config.evaluate_batch == 0) config.evaluate_batch = clouds ? config.replicas : kEvaluateBatch;
 }
 
-void check_sizes(const Config& config, const Task& task) {
+void check_sizes(const run::Config& config, const Task& task) {
   require(task.train->size() >= config.replicas, "train", "the data set has ", task.train->size(), " examples for ",
           config.replicas, " replicas, expected one for each at least: lower --replicas");
   require(config.batch >= config.replicas, "train", "batch is ", config.batch, ", less than the ", config.replicas,
@@ -106,7 +106,7 @@ std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed) {
   return network;
 }
 
-void settle_rule(Config& config) {
+void settle_rule(run::Config& config) {
   if (config.lr == 0) config.lr = usual_lr(config.optimizer);
   const auto settle = [&](const auto& usual) {
     double momentum = 0, eps = 0;  // of a rule that has none
@@ -119,9 +119,9 @@ void settle_rule(Config& config) {
   std::visit(settle, usual_rule(config.optimizer));
 }
 
-Config config_of(const Checkpoint& checkpoint) {
-  Config config;
-  read_toml(config, checkpoint.config, "the checkpoint's configuration");
+run::Config config_of(const run::Checkpoint& checkpoint) {
+  run::Config config;
+  run::read_toml(config, checkpoint.config, "the checkpoint's configuration");
   // Older ones left the rule open, and their 0 was the optimiser's usual number.
   if (config.weight_decay < 0)
     for (double* number : {&config.momentum, &config.eps})
@@ -156,12 +156,12 @@ std::string from_leader(const comm::Group& group, const std::function<std::strin
   return said.substr(1);
 }
 
-Plan make_plan(const Config& given, Task task, const comm::Group& group) {
+Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
   check(given);
   require(task.train != nullptr && task.network != nullptr, "Trainer",
           "the task has no training set or no network, expected both");
   check_classes(task);
-  Config config = given;
+  run::Config config = given;
   if (config.devices.empty()) config.devices = own_devices(group);
   auto mine = parse_devices(config.devices);
   if (mine[0].kind == Device::Kind::cuda && mine.size() > 1 && group.size() > 1) {
@@ -248,12 +248,12 @@ data::Order Plan::order() const {
                                       : data::Order::shuffled(task.train->size(), config.seed);
 }
 
-double Plan::epochs(const Cursor& cursor) const {
+double Plan::epochs(const run::Cursor& cursor) const {
   return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.batch) / static_cast<double>(batches_per_epoch);
 }
 
 parallel::Rule Plan::rule() const {
-  const Config& c = config;
+  const run::Config& c = config;
   if (c.optimizer == "adam")
     return parallel::Adam{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
   if (c.optimizer == "adamw")

@@ -14,7 +14,7 @@ namespace lockstep::train {
 
 /// A configuration as worked out for a task and the processes at hand.
 struct Plan {
-  Config config;  // no default is left open
+  run::Config config;  // no default is left open
   Task task;
   parallel::Team team;
   int64_t devices;       // of all processes together
@@ -35,20 +35,20 @@ struct Plan {
   parallel::Schedule schedule() const;
   data::Order order() const;
   /// Passes over the data done, with the part of the one that runs.
-  double epochs(const Cursor& cursor) const;
+  double epochs(const run::Cursor& cursor) const;
 };
 
 /// What is left open of the update rule becomes its usual number, so that nobody has to know these who reads
 /// config.toml.
-void settle_rule(Config& config);
+void settle_rule(run::Config& config);
 
 /// The configuration that a checkpoint was written with, no default left open.
-Config config_of(const Checkpoint& checkpoint);
+run::Config config_of(const run::Checkpoint& checkpoint);
 
 /// A network for looking at: what the replicas make later draws the same numbers.
 std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed);
 
 /// Collective. Throws Error as Trainer's constructor says.
-Plan make_plan(const Config& config, Task task, const comm::Group& group);
+Plan make_plan(const run::Config& config, Task task, const comm::Group& group);
 
 }  // namespace lockstep::train

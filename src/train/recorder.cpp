@@ -40,7 +40,7 @@ void writing(const Call& call) {
   }
 }
 
-report::Image image_of(const at::Tensor& input) {
+run::Image image_of(const at::Tensor& input) {
   const auto bytes = input.clamp(0, 1).mul(255).round().to(at::kByte).permute({1, 2, 0}).contiguous();
   const auto* from = bytes.const_data_ptr<uint8_t>();
   return {.width = static_cast<int>(input.size(2)),
@@ -80,21 +80,21 @@ report::ProgressOptions progress_options(const Plan& plan) {
 
 // Whether all that decides the result is known: a ring adds in another order in another placement, a program may bring
 // an order of examples along, and a resumed run may have begun with fewer epochs.
-bool has_one_recipe(const Plan& plan, const std::optional<Checkpoint>& start) {
+bool has_one_recipe(const Plan& plan, const std::optional<run::Checkpoint>& start) {
   if (plan.config.reduce == "ring" || plan.task.order) return false;
   if (!start) return true;
-  return read_progress(start->extra).one_recipe && recipe_toml(config_of(*start)) == recipe_toml(plan.config);
+  return read_progress(start->extra).one_recipe && run::recipe_toml(config_of(*start)) == run::recipe_toml(plan.config);
 }
 
 std::string recipe_hash(const Plan& plan) {
-  const std::string recipe = plan.task.model + "\n" + recipe_toml(plan.config);
+  const std::string recipe = plan.task.model + "\n" + run::recipe_toml(plan.config);
   Sha256 hash;
   hash.update(recipe.data(), recipe.size());
   return hash.hex();
 }
 
-report::Summary begin_summary(const Plan& plan, const std::optional<Checkpoint>& start) {
-  const Config& config = plan.config;
+run::Summary begin_summary(const Plan& plan, const std::optional<run::Checkpoint>& start) {
+  const run::Config& config = plan.config;
   const auto name = std::filesystem::path(config.out).filename().string();
   return {.name = name.empty() ? plan.task.model : name,
           .model = plan.task.model,
@@ -113,14 +113,14 @@ report::Summary begin_summary(const Plan& plan, const std::optional<Checkpoint>&
 }  // namespace
 
 struct Recorder::Files {
-  report::RunFolder folder;
-  report::MetricsWriter metrics;
-  std::vector<report::Metrics> all;  // for the curves
+  run::Folder folder;
+  run::MetricsWriter metrics;
+  std::vector<run::Metrics> all;  // for the curves
   std::optional<report::EventWriter> events;
-  CheckpointWriter checkpoints;
+  run::CheckpointWriter checkpoints;
 };
 
-Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
+Recorder::Recorder(const Plan& plan, const std::optional<run::Checkpoint>& start,
                    std::function<void(const EpochReport&)> on_epoch)
     : plan_(plan),
       on_epoch_(std::move(on_epoch)),
@@ -132,41 +132,41 @@ Recorder::Recorder(const Plan& plan, const std::optional<Checkpoint>& start,
   if (start) go_on(*start);
   if (plan.config.out.empty()) return;
   writing([&] {
-    const report::RunFolder folder{plan.config.out};
+    const run::Folder folder{plan.config.out};
     if (!start && folder.holds_run()) folder.remove_run();
     std::filesystem::create_directories(folder.folder);
     auto metrics =
-        start ? report::MetricsWriter::resume(folder.metrics(), step) : report::MetricsWriter::create(folder.metrics());
-    auto all = start ? report::read_metrics(folder.metrics()) : std::vector<report::Metrics>{};
-    files_.reset(
-        new Files{folder, std::move(metrics), std::move(all), std::nullopt, CheckpointWriter(folder.checkpoint())});
+        start ? run::MetricsWriter::resume(folder.metrics(), step) : run::MetricsWriter::create(folder.metrics());
+    auto all = start ? run::read_metrics(folder.metrics()) : std::vector<run::Metrics>{};
+    files_.reset(new Files{folder, std::move(metrics), std::move(all), std::nullopt,
+                           run::CheckpointWriter(folder.checkpoint())});
     if (plan.config.tensorboard) {
       files_->events.emplace(folder.tensorboard(), start ? std::optional(step + 1) : std::nullopt,
                              pace_tag(plan.task.train->info()));
-      files_->events->text("config", step, report::verbatim(to_toml(plan.config)));
+      files_->events->text("config", step, report::verbatim(run::to_toml(plan.config)));
     }
-    report::write_file_atomically(folder.config(), to_toml(plan.config));
-    report::write_summary(folder.summary(), summary_);
+    run::write_file_atomically(folder.config(), run::to_toml(plan.config));
+    run::write_summary(folder.summary(), summary_);
   });
 }
 
 Recorder::~Recorder() = default;
 
 // The figures stay those of before until there are new ones.
-void Recorder::go_on(const Checkpoint& start) {
+void Recorder::go_on(const run::Checkpoint& start) {
   const Progress progress = read_progress(start.extra);
   seconds_before_ = drawn_at_ = progress.seconds;
   line_began_ = progress.seconds - progress.line_seconds;
   saved_step_ = summary_.steps = start.cursor.step;
   summary_.epochs = plan_.epochs(start.cursor);
-  const report::RunFolder folder{plan_.config.out};
+  const run::Folder folder{plan_.config.out};
   if (plan_.config.out.empty() || !std::filesystem::exists(folder.summary())) return;
   try {
-    const report::Summary before = report::read_summary(folder.summary());
+    const run::Summary before = run::read_summary(folder.summary());
     if (before.steps > start.cursor.step) return;  // what it tells of is trained again
     for (const auto member :
-         {&report::Summary::train_loss, &report::Summary::train_accuracy, &report::Summary::test_loss,
-          &report::Summary::test_accuracy, &report::Summary::test_mean_iou, &report::Summary::examples_per_second})
+         {&run::Summary::train_loss, &run::Summary::train_accuracy, &run::Summary::test_loss,
+          &run::Summary::test_accuracy, &run::Summary::test_mean_iou, &run::Summary::examples_per_second})
       summary_.*member = before.*member;
   } catch (const Error& error) {
     log_warning(error.what(), "; the run goes on with a new one");
@@ -177,8 +177,8 @@ double Recorder::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
-report::Metrics Recorder::metrics_of(report::Split split, const Cursor& cursor, double epochs) const {
-  report::Metrics metrics;
+run::Metrics Recorder::metrics_of(run::Split split, const run::Cursor& cursor, double epochs) const {
+  run::Metrics metrics;
   metrics.step = cursor.step;
   metrics.epoch = epochs;
   metrics.split = split;
@@ -188,7 +188,7 @@ report::Metrics Recorder::metrics_of(report::Split split, const Cursor& cursor, 
   return metrics;
 }
 
-void Recorder::write(const report::Metrics& metrics) {
+void Recorder::write(const run::Metrics& metrics) {
   if (files_ == nullptr) return;
   writing([&] {
     files_->metrics.append(metrics);
@@ -198,7 +198,7 @@ void Recorder::write(const report::Metrics& metrics) {
 }
 
 bool Recorder::holds_test_of(int64_t step) const {
-  return files_ != nullptr && !files_->all.empty() && files_->all.back().split == report::Split::test &&
+  return files_ != nullptr && !files_->all.empty() && files_->all.back().split == run::Split::test &&
          files_->all.back().step == step;
 }
 
@@ -221,12 +221,12 @@ bool Recorder::step(const StepReport& report, const Sums& line) {
                     .accuracy = line.right / line.examples});
   const bool ended = report.cursor.batch == 0 || report.cursor.step == plan_.updates;
   if (report.cursor.step % log_every_ != 0 && !ended) return false;
-  auto metrics = metrics_of(report::Split::train, report.cursor, report.epochs);
+  auto metrics = metrics_of(run::Split::train, report.cursor, report.epochs);
   metrics.loss = line.loss / line.examples;
   metrics.accuracy = line.right / line.examples;
   metrics.lr = report.lr;
   metrics.examples_per_second = line.examples / std::max(1e-9, metrics.seconds - line_began_);
-  if (line.steps > 0) metrics.phases = report::Phases(line.phases) /= static_cast<double>(line.steps);
+  if (line.steps > 0) metrics.phases = run::Phases(line.phases) /= static_cast<double>(line.steps);
   if (plan_.config.clip > 0) metrics.gradient_norm = report.gradient_norm;
   line_began_ = metrics.seconds;
   summary_.train_loss = metrics.loss;
@@ -242,7 +242,7 @@ void Recorder::epoch(const EpochReport& report) {
     summary_.train_accuracy = report.train_accuracy;
   }
   if (report.test) {
-    auto metrics = metrics_of(report::Split::test, report.cursor, plan_.epochs(report.cursor));
+    auto metrics = metrics_of(run::Split::test, report.cursor, plan_.epochs(report.cursor));
     metrics.loss = summary_.test_loss = report.test->loss;
     metrics.accuracy = summary_.test_accuracy = report.test->accuracy;
     metrics.mean_iou = summary_.test_mean_iou = report.test->mean_iou;
@@ -262,25 +262,25 @@ void Recorder::epoch(const EpochReport& report) {
 }
 
 void Recorder::write_confusion(const at::Tensor& matrix) const {
-  report::Confusion confusion{.classes = plan_.task.train->info().class_names, .counts = {}};
+  run::Confusion confusion{.classes = plan_.task.train->info().class_names, .counts = {}};
   for (int64_t row = 0; row < matrix.size(0); ++row) {
     const auto* counts = matrix[row].const_data_ptr<int64_t>();
     confusion.counts.emplace_back(counts, counts + matrix.size(1));
   }
-  report::write_confusion(files_->folder.confusion(), confusion);
+  run::write_confusion(files_->folder.confusion(), confusion);
 }
 
 void Recorder::write_summary(const std::string& state) {
   summary_.state = state;
   summary_.seconds = seconds();
-  if (files_ != nullptr) report::write_summary(files_->folder.summary(), summary_);
+  if (files_ != nullptr) run::write_summary(files_->folder.summary(), summary_);
 }
 
 void Recorder::say(const std::string& line) {
   progress_.line(line);
 }
 
-void Recorder::save(Checkpoint checkpoint) {
+void Recorder::save(run::Checkpoint checkpoint) {
   if (files_ == nullptr) return;
   const int64_t step = checkpoint.cursor.step;
   writing([&] { files_->checkpoints.save(std::move(checkpoint)); });
@@ -314,8 +314,8 @@ void Recorder::samples(models::Classifier& network, c10::Device device) {
   network.train();
 }
 
-void Recorder::write_scenes(const report::Scenes& scenes) const {
-  if (!scenes.scenes.empty()) writing([&] { report::write_scenes(files_->folder.scenes(), scenes); });
+void Recorder::write_scenes(const run::Scenes& scenes) const {
+  if (!scenes.scenes.empty()) writing([&] { run::write_scenes(files_->folder.scenes(), scenes); });
 }
 
 void Recorder::write_samples(models::Classifier& network, c10::Device device) const {
@@ -328,7 +328,7 @@ void Recorder::write_samples(models::Classifier& network, c10::Device device) co
   const auto batch = seen.next();
   const auto probabilities = network.forward(batch.inputs.to(device)).to(at::kCPU, at::kFloat).softmax(1);
   const auto images = shown.next();
-  report::Samples out{.classes = test->info().class_names};
+  run::Samples out{.classes = test->info().class_names};
   for (int64_t k = 0; k < count; ++k) {
     if (batch.targets[k].item<int64_t>() < 0) continue;  // nobody knows what it is
     const auto [best, label] = probabilities[k].max(0);
@@ -338,7 +338,7 @@ void Recorder::write_samples(models::Classifier& network, c10::Device device) co
                            .prediction = static_cast<int>(label.item<int64_t>()),
                            .probability = best.item<double>()});
   }
-  writing([&] { report::write_samples(files_->folder.samples(), out); });
+  writing([&] { run::write_samples(files_->folder.samples(), out); });
 }
 
 void Recorder::finish(Outcome& outcome) {
@@ -349,7 +349,7 @@ void Recorder::finish(Outcome& outcome) {
   summary_.epochs = plan_.epochs(outcome.cursor);
   writing([&] {
     if (files_ == nullptr) return;
-    if (outcome.signal == 0) write_weights(files_->folder.weights(), outcome.weights);
+    if (outcome.signal == 0) run::write_weights(files_->folder.weights(), outcome.weights);
     write_summary(outcome.signal == 0 ? "finished" : "interrupted");
     draw_curves();
   });

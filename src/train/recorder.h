@@ -17,14 +17,15 @@ struct Sums;
 /// configuration it writes no files. Its members throw TrainingError where a file can't be written.
 class Recorder {
  public:
-  Recorder(const Plan& plan, const std::optional<Checkpoint>& start, std::function<void(const EpochReport&)> on_epoch);
+  Recorder(const Plan& plan, const std::optional<run::Checkpoint>& start,
+           std::function<void(const EpochReport&)> on_epoch);
   ~Recorder();
 
   /// After each update; true where a line of metrics was written, over `line`.
   bool step(const StepReport& report, const Sums& line);
   void epoch(const EpochReport& report);
   void say(const std::string& line);
-  void save(Checkpoint checkpoint);
+  void save(run::Checkpoint checkpoint);
   /// What a network makes of some examples of the test set. What fails there is a warning: the training is done.
   void samples(models::Classifier& network, c10::Device device);
 
@@ -46,14 +47,14 @@ class Recorder {
 
  private:
   struct Files;
-  report::Metrics metrics_of(report::Split split, const Cursor& cursor, double epochs) const;
-  void go_on(const Checkpoint& start);
-  void write(const report::Metrics& metrics);
+  run::Metrics metrics_of(run::Split split, const run::Cursor& cursor, double epochs) const;
+  void go_on(const run::Checkpoint& start);
+  void write(const run::Metrics& metrics);
   bool holds_test_of(int64_t step) const;
   void draw_curves();
   void write_summary(const std::string& state);
   void write_samples(models::Classifier& network, c10::Device device) const;
-  void write_scenes(const report::Scenes& scenes) const;
+  void write_scenes(const run::Scenes& scenes) const;
   void write_confusion(const at::Tensor& matrix) const;
 
   const Plan& plan_;
@@ -66,7 +67,7 @@ class Recorder {
   int64_t examples_ = 0;  // trained on since the start or the resume
   report::Progress progress_;
   int64_t saved_step_ = -1;
-  report::Summary summary_;
+  run::Summary summary_;
   std::unique_ptr<Files> files_;  // none without a folder
 };
 

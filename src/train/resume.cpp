@@ -30,46 +30,48 @@ bool is_same_augment(const std::string& mine, const std::string& theirs) {
 
 // Whether an option of the recipe that somebody has set says what the checkpoint says. A batch and a rate that were to
 // grow with the devices have grown there, with those that the run began on.
-bool says_the_same(const Field& mine, const Field& theirs, const Config& config) {
+bool says_the_same(const run::Field& mine, const run::Field& theirs, const run::Config& config) {
   const std::string name = mine.name;
   if (config.scale_batch && (name == "batch" || name == "scale-batch")) return true;
   const bool scales_lr = config.scale_lr == "linear" || config.scale_lr == "sqrt";  // another word is a mistake
   if (scales_lr && (name == "lr" || name == "scale-lr")) return true;
   if (name == "augment")
     return is_same_augment(*std::get<std::string*>(mine.value), *std::get<std::string*>(theirs.value));
-  return value_text(mine) == value_text(theirs);
+  return run::value_text(mine) == run::value_text(theirs);
 }
 
-std::optional<CheckpointFile> read_here(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return find_checkpoint(path);
-  CheckpointFile found{path, read_bytes(path)};
-  load_checkpoint(std::as_bytes(std::span(found.bytes)), path);
+std::optional<run::CheckpointFile> read_here(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return run::find_checkpoint(path);
+  run::CheckpointFile found{path, read_bytes(path)};
+  run::load_checkpoint(std::as_bytes(std::span(found.bytes)), path);
   return found;
 }
 
 }  // namespace
 
 // The processes of other hosts may not see the file.
-std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group) {
+std::optional<run::Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group) {
   const std::string all = from_leader(group, [&] {
     const auto found = read_here(path);
     return found ? text(found->file.string(), '\n', found->bytes) : std::string();
   });
   if (all.empty()) return std::nullopt;
   const size_t end = all.find('\n');
-  return load_checkpoint(std::as_bytes(std::span(all).subspan(end + 1)), all.substr(0, end));
+  return run::load_checkpoint(std::as_bytes(std::span(all).subspan(end + 1)), all.substr(0, end));
 }
 
-Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint) {
-  Config mine = config, out = config_of(checkpoint);
+run::Config resumed_config(const run::Config& config, const std::vector<std::string>& given,
+                           const run::Checkpoint& checkpoint) {
+  run::Config mine = config, out = config_of(checkpoint);
   settle_rule(mine);
-  const auto from = fields_of(mine), to = fields_of(out);
+  const auto from = run::fields_of(mine), to = run::fields_of(out);
   std::string differences;
   for (size_t f = 0; f < to.size(); ++f) {
     const bool said = std::ranges::count(given, to[f].name) > 0;
     if (to[f].recipe && said && !may_grow(to[f].name)) {
       if (!says_the_same(from[f], to[f], mine))
-        differences += text("\n  ", to[f].name, " is ", value_text(from[f]), " here and ", value_text(to[f]), " there");
+        differences +=
+            text("\n  ", to[f].name, " is ", run::value_text(from[f]), " here and ", run::value_text(to[f]), " there");
       continue;
     }
     if (!said && !is_of_one_start(to[f].name)) continue;

@@ -27,9 +27,9 @@ std::vector<Row> rows_of(const at::Tensor& tensor) {
   return rows;
 }
 
-report::Scene scene_of(const data::Batch& batch, const at::Tensor& predictions) {
+run::Scene scene_of(const data::Batch& batch, const at::Tensor& predictions) {
   const int64_t size = batch.targets.size(0), count = std::min(size, kVoxels);
-  report::Scene scene{.id = batch.ids[0].item<int64_t>()};
+  run::Scene scene{.id = batch.ids[0].item<int64_t>()};
   if (count == 0) return scene;
   // Which voxels stay follows from the scene's number; they keep their order.
   const RandomKey key{static_cast<uint64_t>(scene.id), kStream};
@@ -44,19 +44,19 @@ report::Scene scene_of(const data::Batch& batch, const at::Tensor& predictions) 
   scene.mark = std::sqrt(static_cast<double>(size) / static_cast<double>(count)) / static_cast<double>(step);
 
   const at::Tensor labels = of_kept(batch.targets);
-  scene.labels = rows_of<uint8_t>(labels.masked_fill(labels.lt(0), report::Scene::kUnknown).to(at::kByte));
+  scene.labels = rows_of<uint8_t>(labels.masked_fill(labels.lt(0), run::Scene::kUnknown).to(at::kByte));
   scene.predictions = rows_of<uint8_t>(of_kept(predictions).to(at::kByte));
   if (batch.inputs.size(1) == 3)
-    scene.colours = rows_of<report::Rgb>(of_kept(batch.inputs).clamp(0, 1).mul(255).round().to(at::kByte));
+    scene.colours = rows_of<run::Rgb>(of_kept(batch.inputs).clamp(0, 1).mul(255).round().to(at::kByte));
   return scene;
 }
 
 }  // namespace
 
-report::Scenes scenes_of(const Plan& plan, models::Classifier& network, c10::Device device) {
+run::Scenes scenes_of(const Plan& plan, models::Classifier& network, c10::Device device) {
   const auto& test = plan.task.test;
-  report::Scenes out{.classes = test->info().class_names};
-  if (out.classes.size() > report::Scene::kUnknown) return {};
+  run::Scenes out{.classes = test->info().class_names};
+  if (out.classes.size() > run::Scene::kUnknown) return {};
   const int64_t count = std::min(kScenes, test->size());
   data::Loader loader(data::first_of(test, count), data::Order::sequential(count),
                       {.batch = 1, .transforms = plan.transforms.deterministic(), .workers = 0});

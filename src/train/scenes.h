@@ -9,6 +9,6 @@ namespace lockstep::train {
 
 /// What a network in evaluation makes of the first few scenes of the plan's test set, a few thousand voxels of each.
 /// None where they have no class for each voxel, or more classes than a scene can hold.
-report::Scenes scenes_of(const Plan& plan, models::Classifier& network, c10::Device device);
+run::Scenes scenes_of(const Plan& plan, models::Classifier& network, c10::Device device);
 
 }  // namespace lockstep::train

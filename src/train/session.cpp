@@ -36,7 +36,7 @@ parallel::ShareOptions share_options(const std::string& format) {
 
 }  // namespace
 
-void Sums::add(const parallel::StepResult& result, const report::Phases& where) {
+void Sums::add(const parallel::StepResult& result, const run::Phases& where) {
   loss += result.loss * result.weight;
   right += result.told[kRight];
   examples += result.weight;
@@ -71,11 +71,11 @@ void Session::load_initial_weights(models::Classifier& network) const {
   if (!leads()) return;
   if (work_.start)
     models::load_state_dict(network, work_.start->weights);
-  else if (begins_with_file(plan_.config))
-    models::load_state_dict(network, read_weights(plan_.config.init));
+  else if (run::begins_with_file(plan_.config))
+    models::load_state_dict(network, run::read_weights(plan_.config.init));
 }
 
-void Session::restore(const Checkpoint& checkpoint) {
+void Session::restore(const run::Checkpoint& checkpoint) {
   restore_buffers(*network_, checkpoint, me_.number());
   if (first_here()) optimizer_.load_state_dict(checkpoint.optimizer);
   cursor_ = checkpoint.cursor;
@@ -159,13 +159,13 @@ void Session::tell_times() {
 }
 
 // Replicas outnumber devices: their work is divided over these, and what is left of a step's time is waiting.
-report::Phases Session::phases_of(const parallel::Told& told) const {
+run::Phases Session::phases_of(const parallel::Told& told) const {
   const auto devices = static_cast<double>(plan_.devices_used);
-  report::Phases out{.data = told[kData] / devices,
-                     .forward = told[kForward] / devices,
-                     .backward = told[kBackward] / devices,
-                     .communication = told[kCommunication] / devices,
-                     .update = told[kUpdate] / devices};
+  run::Phases out{.data = told[kData] / devices,
+                  .forward = told[kForward] / devices,
+                  .backward = told[kBackward] / devices,
+                  .communication = told[kCommunication] / devices,
+                  .update = told[kUpdate] / devices};
   out.wait = std::max(0.0, told[kTotal] / static_cast<double>(me_.replicas()) - out.sum());
   return out;
 }
@@ -227,7 +227,7 @@ void Session::guarded(const Call& call) {
   }
 }
 
-void Session::report(const parallel::StepResult& result, const report::Phases& phases) {
+void Session::report(const parallel::StepResult& result, const run::Phases& phases) {
   guarded([&] {
     const StepReport step{.cursor = cursor_,
                           .epochs = plan_.epochs(cursor_),
@@ -303,7 +303,7 @@ void Session::save() {
     ledger = me_.sum(first_here() ? counts : at::zeros_like(counts));
   }
   guarded([&] {
-    Checkpoint checkpoint = snapshot(plan_, *network_, optimizer_, cursor_);
+    run::Checkpoint checkpoint = snapshot(plan_, *network_, optimizer_, cursor_);
     checkpoint.buffers = buffers;
     checkpoint.extra = write_progress({.epoch = epoch_,
                                        .line = line_,

@@ -18,15 +18,15 @@ struct Sums {
   double loss = 0;
   double right = 0;
   double examples = 0;
-  report::Phases phases{};  // of so many steps; not kept in checkpoints
+  run::Phases phases{};  // of so many steps; not kept in checkpoints
   int64_t steps = 0;
-  void add(const parallel::StepResult& result, const report::Phases& where);
+  void add(const parallel::StepResult& result, const run::Phases& where);
 };
 
 /// What all replicas of a process share while they train.
 struct Work {
   const Plan& plan;
-  const std::optional<Checkpoint>& start;
+  const std::optional<run::Checkpoint>& start;
   data::Loader& loader;
   Evaluator* evaluator;          // none without a test set
   data::Ledger* ledger;          // none unless the data is checked
@@ -52,20 +52,20 @@ class Session {
   void run();
 
  private:
-  void restore(const Checkpoint& checkpoint);
+  void restore(const run::Checkpoint& checkpoint);
   void load_initial_weights(models::Classifier& network) const;
   parallel::StepResult update();
   data::Batch next_batch();
   at::Tensor loss_of(const data::Batch& batch);
   void after(const parallel::StepResult& result);
-  void report(const parallel::StepResult& result, const report::Phases& phases);
+  void report(const parallel::StepResult& result, const run::Phases& phases);
   void end_epoch();
   void check_data();
   void save();
   void finish();
   bool is_number(const parallel::StepResult& result);
   void tell_times();
-  report::Phases phases_of(const parallel::Told& told) const;
+  run::Phases phases_of(const parallel::Told& told) const;
   void note(double told_stop, double told_failure);
   void stop_on_signal();
   template <class Call>
@@ -82,8 +82,8 @@ class Session {
   parallel::Replica& me_;
   std::shared_ptr<models::Classifier> network_;
   parallel::Optimizer optimizer_;
-  Cursor cursor_;
-  Cursor saved_{-1, -1, -1};
+  run::Cursor cursor_;
+  run::Cursor saved_{-1, -1, -1};
   Sums epoch_, line_;
   Timings told_times_;
   double own_loss_ = 0;

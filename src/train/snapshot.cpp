@@ -31,30 +31,30 @@ Sums sums_of(const Value& value) {
 
 }  // namespace
 
-Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
-                    const Cursor& cursor) {
-  Checkpoint out;
+run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
+                         const run::Cursor& cursor) {
+  run::Checkpoint out;
   out.model = plan.task.model;
   for (const auto& [name, tensor] : models::state_dict(network)) out.weights[name] = copy_of(tensor);
   out.optimizer = optimizer.state_dict();
   out.cursor = cursor;
   out.seed = plan.config.seed;
   out.replicas = plan.config.replicas;
-  out.config = to_toml(plan.config);
+  out.config = run::to_toml(plan.config);
   out.data = plan.task.train->info();
   out.fingerprint = Fingerprint::of(parse_devices(plan.config.devices)[0]).items();
   return out;
 }
 
 // As float64, which holds every value of a float and every count up to 2^53, so that one exchange has them all.
-Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network) {
+run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network) {
   std::vector<at::Tensor> flat;
   const auto buffers = network.named_buffers();
   for (const auto& buffer : buffers)
     if (buffer.value().defined()) flat.push_back(buffer.value().detach().to(at::kCPU, at::kDouble).flatten());
   if (flat.empty()) return {};
   const auto rows = me.all_gather(at::cat(flat));
-  Tensors out;
+  run::Tensors out;
   if (me.number() != 0) return out;
   int64_t at = 0;
   for (const auto& buffer : buffers) {
@@ -70,7 +70,7 @@ Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network)
   return out;
 }
 
-void restore_buffers(const models::Classifier& network, const Checkpoint& checkpoint, int64_t number) {
+void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number) {
   const at::NoGradGuard no_grad;
   for (const auto& buffer : network.named_buffers())
     if (const auto found = checkpoint.buffers.find(buffer.key()); found != checkpoint.buffers.end()) {
@@ -100,7 +100,7 @@ Progress read_progress(const Value::Dict& extra) {
   return out;
 }
 
-bool is_finite(const Tensors& tensors) {
+bool is_finite(const run::Tensors& tensors) {
   return std::ranges::all_of(tensors, [](const auto& item) {
     return !item.second.is_floating_point() || item.second.isfinite().all().template item<bool>();
   });

@@ -16,18 +16,18 @@ struct Progress {
 };
 
 /// Weights, optimiser and all that describes the run, copied; `buffers` and `extra` are left empty.
-Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
-                    const Cursor& cursor);
+run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
+                         const run::Cursor& cursor);
 
 /// Collective. The buffers that replicas have different values in: [R, ...].
-Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network);
+run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network);
 /// Replica `number`'s values of those.
-void restore_buffers(const models::Classifier& network, const Checkpoint& checkpoint, int64_t number);
+void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number);
 
 Value::Dict write_progress(const Progress& progress);
 Progress read_progress(const Value::Dict& extra);
 
 /// Whether no number is infinite or none.
-bool is_finite(const Tensors& tensors);
+bool is_finite(const run::Tensors& tensors);
 
 }  // namespace lockstep::train

@@ -26,22 +26,22 @@ std::atomic<int> stop_signal{0};
 constexpr int64_t kAxes = 3;  // of clouds
 
 std::vector<std::string> recipe_names() {
-  Config any;
+  run::Config any;
   std::vector<std::string> names;
-  for (const Field& field : fields_of(any))
+  for (const run::Field& field : run::fields_of(any))
     if (field.recipe && std::string_view(field.name) != "epochs" && std::string_view(field.name) != "steps")
       names.emplace_back(field.name);
   return names;
 }
 
-void warn_of_fingerprint(const Plan& plan, const Checkpoint& checkpoint) {
+void warn_of_fingerprint(const Plan& plan, const run::Checkpoint& checkpoint) {
   const auto here = Fingerprint::of(parse_devices(plan.config.devices)[0]);
   const auto difference = here.difference(Fingerprint(checkpoint.fingerprint));
   if (!difference.empty() && plan.team.group().rank() == 0)
     log_warning("resume: ", difference, "; the run goes on, and its bits are not those of an uninterrupted one");
 }
 
-std::map<std::string, std::string> settings_of(const Config& config) {
+std::map<std::string, std::string> settings_of(const run::Config& config) {
   std::map<std::string, std::string> out;
   for (const auto& setting : config.set) {
     const size_t equals = setting.find('=');
@@ -61,14 +61,14 @@ std::shared_ptr<const data::Dataset> limited(std::shared_ptr<const data::Dataset
 
 struct Trainer::Impl {
   Plan plan;
-  std::optional<Checkpoint> start;
+  std::optional<run::Checkpoint> start;
   std::function<void(const StepReport&, const models::Classifier&)> on_step{};
   std::function<void(const EpochReport&)> on_epoch{};
   bool overwrites = false;
   bool has_run = false;
 };
 
-Task make_task(const Config& config) {
+Task make_task(const run::Config& config) {
   check(config);
   const data::DatasetOptions options{.image_size = config.image_size, .seed = config.seed, .voxel = config.voxel};
   Task task;
@@ -84,12 +84,12 @@ Task make_task(const Config& config) {
   return task;
 }
 
-MakeNetwork make_network(const Config& config, const data::DatasetInfo& info) {
+MakeNetwork make_network(const run::Config& config, const data::DatasetInfo& info) {
   models::Options made{.input = info.input_shape,
                        .dimension = info.voxel > 0 ? kAxes : 0,
                        .classes = info.classes,
                        .settings = settings_of(config)};
-  if (!begins_with_file(config)) made.init = config.init;
+  if (!run::begins_with_file(config)) made.init = config.init;
   auto registry = models::builtin();
   made = registry.complete(config.model, made);
   const auto labels = registry.find(config.model).labels;
@@ -106,10 +106,10 @@ namespace {
 
 // Replica 0 reads them for all when it begins; a mistake is known before the run's folder is touched.
 void check_initial_weights(const Plan& plan) {
-  if (!begins_with_file(plan.config)) return;
+  if (!run::begins_with_file(plan.config)) return;
   from_leader(plan.team.group(), [&] {
     try {
-      models::load_state_dict(*probe(plan.task, plan.config.seed), read_weights(plan.config.init));
+      models::load_state_dict(*probe(plan.task, plan.config.seed), run::read_weights(plan.config.init));
     } catch (const Error& error) {
       fail("train", "the weights of '", plan.config.init, "' do not fit: ", error.what());
     }
@@ -119,7 +119,7 @@ void check_initial_weights(const Plan& plan) {
 
 void check_folder(const Plan& plan) {
   from_leader(plan.team.group(), [&] {
-    const report::RunFolder folder{plan.config.out};
+    const run::Folder folder{plan.config.out};
     require(plan.config.out.empty() || !folder.holds_run(), "train", "folder '", plan.config.out,
             "' holds a run already, expected a new one: go on with it (resume) or replace it (overwrite)");
     return "";
@@ -128,10 +128,10 @@ void check_folder(const Plan& plan) {
 
 }  // namespace
 
-Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
+Evaluation evaluate(const run::Config& config, const Task& task, const run::Tensors& weights, const comm::Group& group,
                     const Figures& figures) {
   const auto data = task.test != nullptr ? task.test : task.train;
-  Config wanted = config;
+  run::Config wanted = config;
   if (wanted.replicas > 0) wanted.replicas = std::min(wanted.replicas, data->size());
   // How training cut its batches up is no concern of whoever takes each example once, and might not suit this data.
   wanted.batch = wanted.replicas > 0 ? wanted.replicas : data->size();
@@ -155,9 +155,9 @@ Evaluation evaluate(const Config& config, const Task& task, const Tensors& weigh
   return out;
 }
 
-Trainer::Trainer(const Config& config, Task task) : Trainer(config, std::move(task), comm::connect()) {}
+Trainer::Trainer(const run::Config& config, Task task) : Trainer(config, std::move(task), comm::connect()) {}
 
-Trainer::Trainer(const Config& config, Task task, const comm::Group& group, std::optional<Checkpoint> start) {
+Trainer::Trainer(const run::Config& config, Task task, const comm::Group& group, std::optional<run::Checkpoint> start) {
   if (!start && !config.resume.empty()) {
     start = fetch_checkpoint(config.resume, group);
     require(start.has_value(), "train", "'", config.resume,
@@ -174,7 +174,7 @@ Trainer::Trainer(const Config& config, Task task, const comm::Group& group, std:
 
 Trainer::~Trainer() = default;
 
-const Config& Trainer::config() const {
+const run::Config& Trainer::config() const {
   return impl_->plan.config;
 }
 
@@ -231,7 +231,7 @@ Outcome Trainer::run() {
     if (work.failure) std::rethrow_exception(work.failure);
     if (!work.trouble.empty()) throw TrainingError(text("train: ", work.trouble, recorder ? recorder->kept() : ""));
     if (!writes) return work.outcome;
-    work.outcome.hash = hash_of(work.outcome.weights);
+    work.outcome.hash = run::hash_of(work.outcome.weights);
     recorder->finish(work.outcome);
     return work.outcome;
   } catch (const std::exception& error) {

@@ -120,7 +120,7 @@ TEST(TensorFile, WritesTheValuesOfConjugatedAndNegatedViews) {
   const Value read = read_tensor_file(folder.file("a.pt"));
   EXPECT_TRUE(at::equal(read.at("a").as<at::Tensor>("a"), tensor.conj().resolve_conj()));
   EXPECT_TRUE(at::equal(read.at("b").as<at::Tensor>("b"), -at::imag(tensor)));
-  EXPECT_EQ(hash_of({{"a", tensor.conj()}}), hash_of({{"a", tensor.conj().resolve_conj()}}));
+  EXPECT_EQ(run::hash_of({{"a", tensor.conj()}}), run::hash_of({{"a", tensor.conj().resolve_conj()}}));
 }
 
 // Each list holds the one before it nine times: 9^12 values in some hundred bytes.
@@ -202,7 +202,7 @@ class WithPython : public ::testing::Test {
 
 TEST_F(WithPython, LoadsWhatIsWrittenHereWithWeightsOnly) {
   write_tensor_file(folder_.file("sample.pt"), sample());
-  write_weights(folder_.file("sample.weights.pt"), {{"weight", at::full({3, 4}, 0.5)}, {"bias", at::arange(3)}});
+  run::write_weights(folder_.file("sample.weights.pt"), {{"weight", at::full({3, 4}, 0.5)}, {"bias", at::arange(3)}});
   EXPECT_EQ(python("check", folder_.file("sample.pt")), 0);
 }
 
@@ -221,7 +221,7 @@ TEST_F(WithPython, SavesWhatIsReadHere) {
   EXPECT_EQ(read.at("negative").as<int64_t>("negative"), -(int64_t{1} << 40));
   EXPECT_EQ(read.at("numbers").at("3").as<double>("3"), 0.5);
   EXPECT_EQ(read.at("shape").as<Value::List>("shape").size(), 2u);
-  EXPECT_THAT(message_of<Error>([&] { weights_in(read, "python.pt"); }), HasSubstr("expected a checkpoint"));
+  EXPECT_THAT(message_of<Error>([&] { run::weights_in(read, "python.pt"); }), HasSubstr("expected a checkpoint"));
 }
 
 TEST_F(WithPython, ViewsThatAreConjugatedOrNegatedAreRefused) {
@@ -232,12 +232,12 @@ TEST_F(WithPython, ViewsThatAreConjugatedOrNegatedAreRefused) {
 
 TEST_F(WithPython, StateDictsAreReadAndHashedAlike) {
   ASSERT_EQ(python("state_dict", folder_.file("state.pt")), 0);
-  const Tensors weights = read_weights(folder_.file("state.pt"));
+  const run::Tensors weights = run::read_weights(folder_.file("state.pt"));
   EXPECT_EQ(weights.size(), 7u);
   EXPECT_TRUE(at::equal(weights.at("1.running_var"), at::ones({4})));
-  write_weights(folder_.file("again.pt"), weights);
-  EXPECT_EQ(hash_of(read_weights(folder_.file("again.pt"))), hash_of(weights));
-  EXPECT_EQ(hash_of(read_weights(folder_.file("state.pt.nested"))), hash_of(weights));
+  run::write_weights(folder_.file("again.pt"), weights);
+  EXPECT_EQ(run::hash_of(run::read_weights(folder_.file("again.pt"))), run::hash_of(weights));
+  EXPECT_EQ(run::hash_of(run::read_weights(folder_.file("state.pt.nested"))), run::hash_of(weights));
 }
 
 TEST_F(WithPython, ObjectsOfOtherClassesAreRefusedByName) {
@@ -248,15 +248,15 @@ TEST_F(WithPython, ObjectsOfOtherClassesAreRefusedByName) {
 
 TEST(Hash, FollowsNamesTypesShapesAndBytesOnly) {
   const auto weight = at::rand({4, 3, 2, 2});
-  const std::string hash = hash_of({{"a", weight}});
+  const std::string hash = run::hash_of({{"a", weight}});
   EXPECT_EQ(hash.size(), 64u);
-  EXPECT_EQ(hash_of({{"a", weight.contiguous(at::MemoryFormat::ChannelsLast)}}), hash);
-  EXPECT_NE(hash_of({{"b", weight}}), hash);
-  EXPECT_NE(hash_of({{"a", weight.view({4, 12})}}), hash);
-  EXPECT_NE(hash_of({{"a", weight.view(at::kInt)}}), hash);
+  EXPECT_EQ(run::hash_of({{"a", weight.contiguous(at::MemoryFormat::ChannelsLast)}}), hash);
+  EXPECT_NE(run::hash_of({{"b", weight}}), hash);
+  EXPECT_NE(run::hash_of({{"a", weight.view({4, 12})}}), hash);
+  EXPECT_NE(run::hash_of({{"a", weight.view(at::kInt)}}), hash);
   const auto other = weight.clone();
   other.view(at::kInt)[0][0][0][0] += 1;
-  EXPECT_NE(hash_of({{"a", other}}), hash);
+  EXPECT_NE(run::hash_of({{"a", other}}), hash);
 }
 
 }  // namespace

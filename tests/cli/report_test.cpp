@@ -21,7 +21,7 @@ class ReportCommand : public testing::Test {
  protected:
   std::string make_run(const std::string& name) {
     fs::create_directory(folder / name);
-    auto writer = report::MetricsWriter::create(folder / name / "metrics.jsonl");
+    auto writer = run::MetricsWriter::create(folder / name / "metrics.jsonl");
     for (int step = 1; step <= 3; ++step) writer.append({.step = step, .loss = 1. / step, .seconds = step * 1.});
     return folder / name;
   }
@@ -33,7 +33,7 @@ TEST_F(ReportCommand, WritesAPageIntoTheFolderOfItsRun) {
   const auto ended = run_program({"report", make_run("lenet")});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, (folder / "lenet/report.html").string() + "\n");
-  EXPECT_THAT(report::read_file(folder / "lenet/report.html"), HasSubstr("<title>lenet - Lockstep</title>"));
+  EXPECT_THAT(run::read_file(folder / "lenet/report.html"), HasSubstr("<title>lenet - Lockstep</title>"));
 }
 
 TEST_F(ReportCommand, ComparesSeveralRuns) {
@@ -41,12 +41,12 @@ TEST_F(ReportCommand, ComparesSeveralRuns) {
   const auto ended = run_program({"report", make_run("one"), make_run("two"), "-o", page});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, page + "\n");
-  EXPECT_THAT(report::read_file(page), HasSubstr("2 runs compared"));
+  EXPECT_THAT(run::read_file(page), HasSubstr("2 runs compared"));
 }
 
 TEST_F(ReportCommand, AnswersAMistakeWithOneLineAndExitCode2) {
   const std::string damaged = make_run("damaged");
-  report::write_file_atomically(damaged + "/metrics.jsonl", "{}\n");
+  run::write_file_atomically(damaged + "/metrics.jsonl", "{}\n");
   fs::create_directory(folder / "empty");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"report"}, "RUN is required"},

@@ -338,10 +338,10 @@ TEST(Evaluate, SaysInOneLineWhatItFound) {
 
 TEST(Evaluate, SaysThatANetworkIsOfAProgramOfOnesOwn) {
   const TemporaryFolder folder;
-  train::Checkpoint checkpoint;
+  run::Checkpoint checkpoint;
   checkpoint.model = "mine";
-  checkpoint.config = train::to_toml({});
-  train::save_checkpoint(folder.file("last.pt"), checkpoint);
+  checkpoint.config = run::to_toml({});
+  run::save_checkpoint(folder.file("last.pt"), checkpoint);
   for (const Words& words : {Words{"evaluate", folder.path()}, {"predict", folder.path(), "image.png"}}) {
     const Ended ended = run_program(words);
     EXPECT_EQ(ended.exit_code, 2) << ended.out;
@@ -352,8 +352,8 @@ TEST(Evaluate, SaysThatANetworkIsOfAProgramOfOnesOwn) {
 TEST(Predict, NamesTheClassesOfImagesAndTensors) {
   const TemporaryFolder folder;
   expect_trained(small() + Words{"--out", folder.file("run")});
-  const report::Image image{.width = 8, .height = 8, .channels = 1, .pixels = std::vector<uint8_t>(64, 128)};
-  std::ofstream(folder.file("grey.png"), std::ios::binary) << report::encode_png(image);
+  const run::Image image{.width = 8, .height = 8, .channels = 1, .pixels = std::vector<uint8_t>(64, 128)};
+  std::ofstream(folder.file("grey.png"), std::ios::binary) << run::encode_png(image);
   const Ended ended = run_program({"predict", folder.file("run"), folder.file("grey.png"), "--json", "--top", "4"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const auto answers = nlohmann::json::parse(ended.out);
@@ -368,7 +368,7 @@ TEST(Predict, NamesTheClassesOfImagesAndTensors) {
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("none.png' is no file"));
   const auto refuse = [&](const at::Tensor& inputs, const std::string& message) {
-    train::write_weights(folder.file("inputs.pt"), {{"inputs", inputs}});
+    run::write_weights(folder.file("inputs.pt"), {{"inputs", inputs}});
     const Ended refused = run_program({"predict", folder.file("run"), folder.file("inputs.pt")});
     EXPECT_EQ(refused.exit_code, 2) << refused.out;
     EXPECT_THAT(refused.err, HasSubstr(message));

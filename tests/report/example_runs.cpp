@@ -12,30 +12,30 @@ std::vector<std::string> classes() {
   return {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
 }
 
-void add_lines(RunData& run) {
+void add_lines(run::RunData& run) {
   for (int part = 1; part <= 50; ++part) {
     const double epoch = part / 5.;
-    Metrics line{.step = part * 47, .epoch = epoch, .seconds = part * 0.83};
+    run::Metrics line{.step = part * 47, .epoch = epoch, .seconds = part * 0.83};
     const double wave = std::sin(part * 2.3) * std::exp(-part / 30.);
     line.loss = 0.35 + 1.95 * std::exp(-part / 12.) + 0.04 * wave;
     line.accuracy = 0.87 - 0.77 * std::exp(-part / 9.) - 0.01 * wave;
     line.lr = 0.1 * (1 + std::cos(epoch / 10 * 3.14159));
     line.examples_per_second = 14300 + 260 * std::sin(part * 1.1);
     line.gradient_norm = 0.4 + 2 * std::exp(-part / 7.);
-    line.phases = Phases{0.0002, 0.0051, 0.0089, 0.0006, 0.0011, 0.0009 + 0.0004 * std::sin(part)};
+    line.phases = run::Phases{0.0002, 0.0051, 0.0089, 0.0006, 0.0011, 0.0009 + 0.0004 * std::sin(part)};
     run.metrics.push_back(line);
     if (part % 5 != 0) continue;
     run.metrics.push_back({.step = part * 47,
                            .epoch = epoch,
-                           .split = Split::test,
+                           .split = run::Split::test,
                            .loss = *line.loss + 0.05,
                            .accuracy = *line.accuracy - 0.015,
                            .seconds = part * 0.83 + 0.2});
   }
 }
 
-Confusion example_confusion() {
-  Confusion confusion{classes(), {}};
+run::Confusion example_confusion() {
+  run::Confusion confusion{classes(), {}};
   for (int truth = 0; truth < 10; ++truth) {
     auto& row = confusion.counts.emplace_back(10, 0);
     for (int other = 0; other < 10; ++other)
@@ -50,10 +50,10 @@ Confusion example_confusion() {
   return confusion;
 }
 
-Samples example_samples() {
-  Samples samples{classes(), {}};
+run::Samples example_samples() {
+  run::Samples samples{classes(), {}};
   for (int i = 0; i < 12; ++i) {
-    Image image{28, 28, 1};
+    run::Image image{28, 28, 1};
     for (int y = 0; y < 28; ++y)
       for (int x = 0; x < 28; ++x) {
         const double distance = std::hypot(x - 13.5, (y - 13.5) * (1 + i % 3 * 0.4));
@@ -69,8 +69,8 @@ Samples example_samples() {
 }
 
 /// A floor, on it a box that is found but for one side.
-Scene example_scene(int64_t id) {
-  Scene scene{.id = id, .mark = 1.2};
+run::Scene example_scene(int64_t id) {
+  run::Scene scene{.id = id, .mark = 1.2};
   const auto add = [&](int x, int y, int z, uint8_t label, uint8_t prediction) {
     scene.voxels.push_back({static_cast<uint16_t>(x), static_cast<uint16_t>(y), static_cast<uint16_t>(z)});
     scene.labels.push_back(label);
@@ -78,7 +78,7 @@ Scene example_scene(int64_t id) {
     scene.colours.push_back({static_cast<uint8_t>(8 * x), static_cast<uint8_t>(8 * y), 120});
   };
   for (int x = 0; x < 30; ++x)
-    for (int y = 0; y < 30; ++y) add(x, y, 0, x == 0 ? Scene::kUnknown : 0, 0);
+    for (int y = 0; y < 30; ++y) add(x, y, 0, x == 0 ? run::Scene::kUnknown : 0, 0);
   for (int a = 10; a < 20; ++a)
     for (int z = 1; z < 10; ++z) {
       add(a, 10, z, 1, 1);
@@ -90,8 +90,8 @@ Scene example_scene(int64_t id) {
 
 }  // namespace
 
-RunData example_cloud_run(const std::string& name) {
-  RunData run = example_run(name);
+run::RunData example_cloud_run(const std::string& name) {
+  run::RunData run = example_run(name);
   run.samples = {};
   run.confusion.reset();
   run.summary->unit = "voxels";
@@ -99,48 +99,48 @@ RunData example_cloud_run(const std::string& name) {
   return run;
 }
 
-RunData example_run(const std::string& name, const std::string& placement, char hash) {
-  RunData run{.name = name};
+run::RunData example_run(const std::string& name, const std::string& placement, char hash) {
+  run::RunData run{.name = name};
   add_lines(run);
   run.config =
       "model = \"lenet\"\ndata = \"fashion-mnist\"\nbatch = 256\nreplicas = 8\nlr = 0.2\nepochs = 10\nseed = 0\n\n"
       "[schedule]\nname = \"cosine\"\nwarmup = 1\n\n[placement]\ndescription = \"" +
       placement + "\"\n";
   run.summary =
-      Summary{.name = name,
-              .model = "lenet",
-              .dataset = "Fashion-MNIST",
-              .placement = placement,
-              .fingerprint = {{"lockstep", "0.1.0"}, {"torch", "2.11.0"}, {"device", "cpu"}, {"isa", "avx512"}},
-              .recipe = std::string(64, 'e'),
-              .hash = std::string(64, hash),
-              .replicas = 8,
-              .devices = 2,
-              .batch = 256,
-              .parameters = 44426,
-              .steps = 2350,
-              .epochs = 10,
-              .seconds = 41.5,
-              .train_loss = 0.3812,
-              .train_accuracy = 0.8621,
-              .test_loss = 0.4217,
-              .test_accuracy = 0.8475,
-              .examples_per_second = 14312.};
+      run::Summary{.name = name,
+                   .model = "lenet",
+                   .dataset = "Fashion-MNIST",
+                   .placement = placement,
+                   .fingerprint = {{"lockstep", "0.1.0"}, {"torch", "2.11.0"}, {"device", "cpu"}, {"isa", "avx512"}},
+                   .recipe = std::string(64, 'e'),
+                   .hash = std::string(64, hash),
+                   .replicas = 8,
+                   .devices = 2,
+                   .batch = 256,
+                   .parameters = 44426,
+                   .steps = 2350,
+                   .epochs = 10,
+                   .seconds = 41.5,
+                   .train_loss = 0.3812,
+                   .train_accuracy = 0.8621,
+                   .test_loss = 0.4217,
+                   .test_accuracy = 0.8475,
+                   .examples_per_second = 14312.};
   run.confusion = example_confusion();
   run.samples = example_samples();
   return run;
 }
 
-void write_run(const std::filesystem::path& folder, const RunData& run) {
-  const RunFolder files{folder};
+void write_run(const std::filesystem::path& folder, const run::RunData& run) {
+  const run::Folder files{folder};
   std::filesystem::create_directories(folder);
-  auto writer = MetricsWriter::create(files.metrics());
+  auto writer = run::MetricsWriter::create(files.metrics());
   for (const auto& line : run.metrics) writer.append(line);
-  write_file_atomically(files.config(), run.config);
-  if (run.summary) write_summary(files.summary(), *run.summary);
-  if (run.confusion) write_confusion(files.confusion(), *run.confusion);
-  if (!run.samples.samples.empty()) write_samples(files.samples(), run.samples);
-  if (!run.scenes.scenes.empty()) write_scenes(files.scenes(), run.scenes);
+  run::write_file_atomically(files.config(), run.config);
+  if (run.summary) run::write_summary(files.summary(), *run.summary);
+  if (run.confusion) run::write_confusion(files.confusion(), *run.confusion);
+  if (!run.samples.samples.empty()) run::write_samples(files.samples(), run.samples);
+  if (!run.scenes.scenes.empty()) run::write_scenes(files.scenes(), run.scenes);
 }
 
 }  // namespace lockstep::report

@@ -21,7 +21,7 @@
 #include "lockstep/run/weights.h"
 #include "support/temporary_folder.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 using test::TemporaryFolder;
@@ -72,7 +72,7 @@ TEST(Checkpoint, GivesBackAllThatItHolds) {
   EXPECT_EQ(read.config, saved.config);
   EXPECT_EQ(read.fingerprint, saved.fingerprint);
   EXPECT_EQ(read.data, saved.data);
-  EXPECT_EQ(Value{read.extra}.at("seconds").as<double>("seconds"), 1.5);
+  EXPECT_EQ(train::Value{read.extra}.at("seconds").as<double>("seconds"), 1.5);
 }
 
 TEST(Checkpoint, OfAnOlderVersionDoesNotSayWhatItWasTrainedOn) {
@@ -105,7 +105,7 @@ TEST(Checkpoint, TheOneBeforeIsKeptAndFoundWhereTheLastIsDamaged) {
   EXPECT_EQ(load_checkpoint(std::as_bytes(std::span(found->bytes)), "previous").cursor.step, 10);
   EXPECT_THAT(warnings, HasSubstr("last.pt' is cut short or damaged"));
   std::filesystem::resize_file(folder.file("previous.pt"), 0);
-  EXPECT_THAT([&] { find_checkpoint(folder.path()); }, ThrowsMessage<DamagedFile>(HasSubstr("last.pt")));
+  EXPECT_THAT([&] { find_checkpoint(folder.path()); }, ThrowsMessage<train::DamagedFile>(HasSubstr("last.pt")));
 }
 
 TEST(Checkpoint, AStateDictIsNone) {
@@ -155,4 +155,4 @@ TEST(CheckpointWriter, AFullDiskComesOutAtTheNextSaveOrTheEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 using ::testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST(Config, ReplicasByDefaultAreEightOnCpusAndCoverTheGpus) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run

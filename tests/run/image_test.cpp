@@ -6,7 +6,7 @@
 
 #include "support/error_of.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 using test::error_of;
@@ -67,4 +67,4 @@ TEST(Base64, RefusesAnythingElse) {
 }
 
 }  // namespace
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -13,7 +13,7 @@
 #include "support/error_of.h"
 #include "support/temporary_folder.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 using test::error_of;
@@ -200,4 +200,4 @@ TEST(AtomicFile, SaysWhereItCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace lockstep::report
+}  // namespace lockstep::run

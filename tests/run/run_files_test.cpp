@@ -10,7 +10,7 @@
 #include "support/error_of.h"
 #include "support/temporary_folder.h"
 
-namespace lockstep::report {
+namespace lockstep::run {
 namespace {
 
 using test::error_of;
@@ -174,9 +174,9 @@ TEST(Scenes, HaveAsManyLabelsAsVoxelsAndClassesThatThereAre) {
   EXPECT_THAT(error_of([&] { read_scenes(file); }), HasSubstr("classes[0] is no text"));
 }
 
-TEST(RunFolder, GivesAllThatARunHasWritten) {
+TEST(Folder, GivesAllThatARunHasWritten) {
   const TemporaryFolder folder;
-  const RunFolder files{folder.path()};
+  const Folder files{folder.path()};
   MetricsWriter::create(files.metrics()).append({.step = 1, .loss = 2.});
   write_summary(files.summary(), full_summary());
   write_file_atomically(files.config(), "model = \"lenet\"\n");
@@ -193,7 +193,7 @@ TEST(RunFolder, GivesAllThatARunHasWritten) {
   EXPECT_THAT(run.scenes.scenes, SizeIs(2));
 }
 
-TEST(RunFolder, MayHoldNothingButMetrics) {
+TEST(Folder, MayHoldNothingButMetrics) {
   const TemporaryFolder folder;
   MetricsWriter::create(folder / "metrics.jsonl");
   const RunData run = read_run(folder.path() / "");
@@ -202,13 +202,13 @@ TEST(RunFolder, MayHoldNothingButMetrics) {
   EXPECT_FALSE(run.summary || run.confusion);
 }
 
-TEST(RunFolder, GivesItsNameWhereTwoRunsHaveTheSame) {
+TEST(Folder, GivesItsNameWhereTwoRunsHaveTheSame) {
   const TemporaryFolder folder;
   std::vector<std::filesystem::path> folders;
   for (const char* name : {"a", "b", "c"}) {
     folders.push_back(folder / name);
     std::filesystem::create_directory(folders.back());
-    write_summary(RunFolder{folders.back()}.summary(), {.name = *name == 'b' ? "other" : "lenet"});
+    write_summary(Folder{folders.back()}.summary(), {.name = *name == 'b' ? "other" : "lenet"});
   }
   const auto runs = read_runs(folders);
   EXPECT_EQ(runs[0].name, folders[0].string());
@@ -216,7 +216,7 @@ TEST(RunFolder, GivesItsNameWhereTwoRunsHaveTheSame) {
   EXPECT_EQ(runs[2].name, folders[2].string());
 }
 
-TEST(RunFolder, MustBeOne) {
+TEST(Folder, MustBeOne) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of([&] { read_run(folder.path()); }), HasSubstr("holds neither metrics.jsonl nor summary.json"));
   EXPECT_THAT(error_of([&] { read_run(folder / "none"); }), HasSubstr("is not there, expected the folder of a run"));
@@ -225,4 +225,4 @@ TEST(RunFolder, MustBeOne) {
 }
 
 }  // namespace
-}  // namespace lockstep::report
+}  // namespace lockstep::run

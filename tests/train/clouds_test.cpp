@@ -30,8 +30,8 @@ using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 // Six small rooms in batches of four: the second batch has two clouds for four replicas, so two empty shares.
-Config config() {
-  Config out;
+run::Config config() {
+  run::Config out;
   out.model = "stackunet";  // a small one
   out.data = "rooms:6:3";
   out.voxel = 0.3;
@@ -49,19 +49,19 @@ Config config() {
   return out;
 }
 
-Outcome train(const Config& config) {
+Outcome train(const run::Config& config) {
   Trainer trainer(config, make_task(config));
   return trainer.run();
 }
 
 TEST(CloudTraining, EndsInTheSameBitsOnAnyNumberOfThreads) {
   for (const char* norm : {"sync", "ghost"}) {
-    Config recipe = config();
+    run::Config recipe = config();
     recipe.model = "minkunet14a";
     recipe.batch_norm = norm;
     recipe.epochs = 1;
     const Outcome two = train(recipe);
-    EXPECT_EQ(two.cursor, (Cursor{1, 0, 2}));
+    EXPECT_EQ(two.cursor, (run::Cursor{1, 0, 2}));
     recipe.devices = norm == std::string("sync") ? "cpu:1" : "cpu:4";
     const Outcome other = train(recipe);
     EXPECT_EQ(other.hash, two.hash) << norm;
@@ -72,7 +72,7 @@ TEST(CloudTraining, EndsInTheSameBitsOnAnyNumberOfThreads) {
 
 TEST(CloudTraining, GoesOnElsewhereToTheSameBits) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   const std::string whole = train(recipe).hash;
   recipe.out = folder.file("run");
   recipe.steps = 3;  // in the middle of the second epoch
@@ -85,7 +85,7 @@ TEST(CloudTraining, GoesOnElsewhereToTheSameBits) {
 
 TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 1;
   recipe.out = folder.file("run");
   const Outcome outcome = train(recipe);
@@ -107,15 +107,15 @@ TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
   }
   EXPECT_NEAR(*test.mean_iou, sum / classes, 1e-12);
   EXPECT_GT(outcome.last.examples, 6 * 300);
-  const auto lines = report::read_metrics(folder.file("run/metrics.jsonl"));
-  EXPECT_EQ(lines.back().split, report::Split::test);
+  const auto lines = run::read_metrics(folder.file("run/metrics.jsonl"));
+  EXPECT_EQ(lines.back().split, run::Split::test);
   EXPECT_NEAR(*lines.back().mean_iou, *test.mean_iou, 1e-12);
   EXPECT_EQ(lines.back().class_iou.size(), 8);
-  const report::Summary summary = report::read_summary(folder.file("run/summary.json"));
+  const run::Summary summary = run::read_summary(folder.file("run/summary.json"));
   EXPECT_NEAR(*summary.test_mean_iou, *test.mean_iou, 1e-12);
   EXPECT_EQ(summary.unit, "voxels");
   for (const auto& events : std::filesystem::directory_iterator(folder.file("run/tb"))) {
-    const std::string bytes = report::read_file(events.path());
+    const std::string bytes = run::read_file(events.path());
     EXPECT_THAT(bytes, HasSubstr("voxels_per_second/train"));
     EXPECT_THAT(bytes, Not(HasSubstr("examples_per_second")));
   }
@@ -124,11 +124,11 @@ TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
 /// All voxels of the small test room, as the last evaluation saw them.
 TEST(CloudTraining, LeavesScenesWithWhatTheNetworkMakesOfThem) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 1;
   recipe.out = folder.file("run");
   const Outcome outcome = train(recipe);
-  const auto scenes = report::read_scenes(folder.file("run/scenes.json"));
+  const auto scenes = run::read_scenes(folder.file("run/scenes.json"));
   EXPECT_THAT(scenes.classes, ::testing::Contains("chair"));
   ASSERT_EQ(scenes.scenes.size(), 1);
   int64_t known = 0, right = 0;
@@ -136,7 +136,7 @@ TEST(CloudTraining, LeavesScenesWithWhatTheNetworkMakesOfThem) {
     EXPECT_EQ(scene.mark, 1);
     EXPECT_EQ(scene.colours.size(), scene.voxels.size());
     for (size_t i = 0; i < scene.labels.size(); ++i) {
-      known += scene.labels[i] != report::Scene::kUnknown;
+      known += scene.labels[i] != run::Scene::kUnknown;
       right += scene.labels[i] == scene.predictions[i];
     }
   }
@@ -146,7 +146,7 @@ TEST(CloudTraining, LeavesScenesWithWhatTheNetworkMakesOfThem) {
 TEST(CloudTraining, KeepsAFewThousandVoxelsOfALargeScene) {
   const auto scenes_on = [](const char* devices) {
     const TemporaryFolder folder;
-    Config recipe = config();
+    run::Config recipe = config();
     recipe.data = "rooms:2:6";
     recipe.voxel = 0.08;
     recipe.replicas = recipe.batch = 2;
@@ -154,7 +154,7 @@ TEST(CloudTraining, KeepsAFewThousandVoxelsOfALargeScene) {
     recipe.devices = devices;
     recipe.out = folder.file("run");
     train(recipe);
-    return report::read_scenes(folder.file("run/scenes.json"));
+    return run::read_scenes(folder.file("run/scenes.json"));
   };
   const auto scenes = scenes_on("cpu:1");
   ASSERT_EQ(scenes.scenes.size(), 1);
@@ -165,7 +165,7 @@ TEST(CloudTraining, KeepsAFewThousandVoxelsOfALargeScene) {
 
 /// Loss and accuracy are of voxels, so neither the division nor its sizes matter.
 TEST(CloudTraining, EvaluatesTheSameForAnyNumberOfReplicas) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 1;
   const Outcome outcome = train(recipe);
   recipe.test_examples = 0;
@@ -183,7 +183,7 @@ TEST(CloudTraining, EvaluatesTheSameForAnyNumberOfReplicas) {
 
 /// A point has the answer of its voxel, and counts as often as there are points.
 TEST(CloudTraining, CountsPointsWhereTheyAreAskedFor) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 1;
   recipe.augment = "none";
   const Outcome outcome = train(recipe);
@@ -209,7 +209,7 @@ TEST(CloudTraining, CountsPointsWhereTheyAreAskedFor) {
 }
 
 TEST(CloudTraining, LearnsTheLargeClassesInAFewSteps) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.model = "minkunet14a";
   recipe.augment = "none";
   recipe.epochs = 12;
@@ -222,7 +222,7 @@ TEST(CloudTraining, LearnsTheLargeClassesInAFewSteps) {
 
 TEST(CloudTraining, EndsInTheSameBitsWithACache) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 1;
   const Outcome without = train(recipe);
   recipe.cache = folder.file("cache");
@@ -244,7 +244,7 @@ TEST(CloudTraining, TakesPublishedData) {
   data::published::nuscenes(folder.file("nuscenes"));
   for (const std::string kind : {"scannet", "s3dis", "kitti", "nuscenes"}) {
     SCOPED_TRACE(kind);
-    Config recipe = config();
+    run::Config recipe = config();
     recipe.data = kind + ":" + folder.file(kind);
     recipe.replicas = 1;
     recipe.augment = "turn,flip";
@@ -259,7 +259,7 @@ TEST(CloudTraining, TakesPublishedData) {
 TEST(CloudTraining, ClassifiesWholeClouds) {
   const TemporaryFolder folder;
   data::published::modelnet(folder.file("modelnet"));
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.model = "minkresnet14";
   recipe.data = "modelnet40:" + folder.file("modelnet") + ":400";
   recipe.voxel = 0.1;
@@ -288,7 +288,7 @@ TEST(CloudTraining, ClassifiesWholeClouds) {
 
 /// What colours alone tell: the baseline beside the networks.
 TEST(CloudTraining, HasALinearModelOfEachVoxel) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.model = "voxel_linear";
   recipe.augment = "none";
   recipe.epochs = 20;
@@ -303,7 +303,7 @@ TEST(CloudTraining, HasALinearModelOfEachVoxel) {
 }
 
 TEST(CloudTraining, TellsNetworksAndDataApart) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.data = "synthetic:1x8x8:4:20";
   EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("expected clouds of points")));
   recipe = config();
@@ -318,7 +318,7 @@ TEST(CloudTraining, TellsNetworksAndDataApart) {
 }
 
 TEST(CloudTraining, HasABatchOfItsOwnSizeWhereNobodySays) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.data = "rooms:16:3";
   recipe.batch = recipe.replicas = 0;
   const Trainer trainer(recipe, make_task(recipe));

@@ -79,7 +79,7 @@ class MinkowskiCheckpoint : public ::testing::Test {
 };
 
 TEST_F(MinkowskiCheckpoint, OfMinkUNet34CComputesWhatItsDefinitionSays) {
-  const auto weights = read_weights(file_);
+  const auto weights = run::read_weights(file_);
   ASSERT_EQ(weights.size(), 374);
   models::MinkUNet net(models::MinkUNetOptions::variant("34C", 3, 20));
   models::load_state_dict(*net, weights);
@@ -96,7 +96,7 @@ TEST_F(MinkowskiCheckpoint, OfMinkUNet34CComputesWhatItsDefinitionSays) {
 
 /// `lockstep train minkunet34c --init FILE.pth`, with a learning rate that leaves the weights as they are.
 TEST_F(MinkowskiCheckpoint, IsWhatATrainingMayBeginWith) {
-  Config config;
+  run::Config config;
   config.model = "minkunet34c";
   config.data = "rooms:1:3";
   config.voxel = 0.5;
@@ -111,7 +111,7 @@ TEST_F(MinkowskiCheckpoint, IsWhatATrainingMayBeginWith) {
     return models::Classifier::of(models::MinkUNet(models::MinkUNetOptions::variant("34C", 3, 20)));
   };
   Trainer trainer(config, std::move(task));
-  const auto weights = read_weights(file_);
+  const auto weights = run::read_weights(file_);
   int64_t equal = 0;
   trainer.on_step([&](const StepReport&, const models::Classifier& network) {
     for (const auto& parameter : network.named_parameters())

@@ -41,8 +41,8 @@ Task task() {
           .test = data::open_dataset("synthetic:1x8x8:4:51", data::Split::test)};
 }
 
-Config config(const std::string& out) {
-  Config config{.batch = 20, .replicas = 4, .epochs = 3, .lr = 0.05, .schedule = "cosine"};
+run::Config config(const std::string& out) {
+  run::Config config{.batch = 20, .replicas = 4, .epochs = 3, .lr = 0.05, .schedule = "cosine"};
   config.out = out;
   config.log_every = 100;  // at the end of an epoch alone
   config.devices = "cpu:2";
@@ -52,7 +52,7 @@ Config config(const std::string& out) {
 }
 
 // Ends one step after `stop_after`, with which the others hear of it.
-Outcome train(const Config& config, int stop_after = 0, Task what = task()) {
+Outcome train(const run::Config& config, int stop_after = 0, Task what = task()) {
   Trainer trainer(config, std::move(what));
   trainer.on_step([&](const StepReport& step, const models::Classifier&) {
     if (step.cursor.step == stop_after) Trainer::request_stop(SIGINT);
@@ -60,30 +60,30 @@ Outcome train(const Config& config, int stop_after = 0, Task what = task()) {
   return trainer.run();
 }
 
-report::Summary summary_of(const Config& config) {
-  return report::read_summary(report::RunFolder{config.out}.summary());
+run::Summary summary_of(const run::Config& config) {
+  return run::read_summary(run::Folder{config.out}.summary());
 }
 
-std::vector<report::Metrics> lines_of(const Config& config, report::Split split) {
-  auto lines = report::read_metrics(report::RunFolder{config.out}.metrics());
+std::vector<run::Metrics> lines_of(const run::Config& config, run::Split split) {
+  auto lines = run::read_metrics(run::Folder{config.out}.metrics());
   std::erase_if(lines, [&](const auto& line) { return line.split != split; });
   return lines;
 }
 
 TEST(Resume, AnInterruptedRunSaysHowFarItCame) {
   const TemporaryFolder folder;
-  const Config run = config(folder.file("run"));
+  const run::Config run = config(folder.file("run"));
   train(run, 8);
   const auto summary = summary_of(run);
   EXPECT_EQ(summary.state, "interrupted");
   EXPECT_EQ(summary.steps, 9);
   EXPECT_EQ(summary.epochs, 1.5);
-  EXPECT_EQ(summary.hash, hash_of(read_weights(folder.file("run/last.pt"))));
+  EXPECT_EQ(summary.hash, run::hash_of(run::read_weights(folder.file("run/last.pt"))));
 }
 
 TEST(Resume, ARecipeThatHasChangedOnceStaysUnknown) {
   const TemporaryFolder folder;
-  Config run = config(folder.file("run"));
+  run::Config run = config(folder.file("run"));
   run.epochs = 1;
   train(run);
   EXPECT_NE(summary_of(run).recipe, "");
@@ -97,10 +97,10 @@ TEST(Resume, ARecipeThatHasChangedOnceStaysUnknown) {
 
 TEST(Resume, AFinishedRunTellsTheSameAsOftenAsItIsResumed) {
   const TemporaryFolder folder;
-  Config run = config(folder.file("run"));
+  run::Config run = config(folder.file("run"));
   train(run);
   const auto before = summary_of(run);
-  const auto lines = report::read_metrics(report::RunFolder{run.out}.metrics());
+  const auto lines = run::read_metrics(run::Folder{run.out}.metrics());
   run.resume = run.out;
   for (int resume = 0; resume < 2; ++resume) {
     train(run);
@@ -110,20 +110,20 @@ TEST(Resume, AFinishedRunTellsTheSameAsOftenAsItIsResumed) {
     EXPECT_EQ(after.train_loss, before.train_loss);
     EXPECT_EQ(after.test_loss, before.test_loss);
     EXPECT_EQ(after.examples_per_second, before.examples_per_second);
-    EXPECT_EQ(report::read_metrics(report::RunFolder{run.out}.metrics()), lines);
+    EXPECT_EQ(run::read_metrics(run::Folder{run.out}.metrics()), lines);
   }
 }
 
 TEST(Resume, AnEpochThatASignalEndedIsEvaluatedLater) {
   const TemporaryFolder folder;
-  const Config whole = config(folder.file("whole"));
+  const run::Config whole = config(folder.file("whole"));
   train(whole);
-  Config run = config(folder.file("run"));
-  EXPECT_EQ(train(run, 5).cursor, (Cursor{1, 0, 6}));
-  EXPECT_TRUE(lines_of(run, report::Split::test).empty());
+  run::Config run = config(folder.file("run"));
+  EXPECT_EQ(train(run, 5).cursor, (run::Cursor{1, 0, 6}));
+  EXPECT_TRUE(lines_of(run, run::Split::test).empty());
   run.resume = run.out;
   EXPECT_EQ(train(run).signal, 0);
-  const auto tests = lines_of(run, report::Split::test), expected = lines_of(whole, report::Split::test);
+  const auto tests = lines_of(run, run::Split::test), expected = lines_of(whole, run::Split::test);
   ASSERT_EQ(tests.size(), 3u);
   for (size_t epoch = 0; epoch < 3; ++epoch) {
     EXPECT_EQ(tests[epoch].step, expected[epoch].step);
@@ -134,24 +134,24 @@ TEST(Resume, AnEpochThatASignalEndedIsEvaluatedLater) {
 
 TEST(Resume, APaceCountsTheTimeBeforeTheStop) {
   const TemporaryFolder folder;
-  Config run = config(folder.file("run"));
+  run::Config run = config(folder.file("run"));
   train(run, 8);
   const double elapsed =
-      Value{load_checkpoint(folder.file("run/last.pt")).extra}.at("line_seconds").as<double>("line_seconds");
+      Value{run::load_checkpoint(folder.file("run/last.pt")).extra}.at("line_seconds").as<double>("line_seconds");
   EXPECT_GT(elapsed, 0);
   run.resume = run.out;
   train(run);
-  const auto lines = lines_of(run, report::Split::train);
+  const auto lines = lines_of(run, run::Split::train);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_GT(103 / *lines[1].examples_per_second, elapsed);  // the epoch's examples, of before the stop and after
 }
 
 TEST(Resume, CurvesShowTheEnd) {
   const TemporaryFolder folder;
-  Config run = config(folder.file("run"));
+  run::Config run = config(folder.file("run"));
   run.curves = true;
   Trainer trainer(run, task());
-  const report::RunFolder files{run.out};
+  const run::Folder files{run.out};
   trainer.on_epoch([&](const EpochReport&) { std::filesystem::remove(files.curves_svg()); });
   trainer.run();
   EXPECT_TRUE(std::filesystem::exists(files.curves_svg()));
@@ -159,7 +159,7 @@ TEST(Resume, CurvesShowTheEnd) {
 
 TEST(Resume, DataIsCheckedFromTheNextEpochOnWhereItWasNotBefore) {
   const TemporaryFolder folder;
-  Config run = config(folder.file("run"));
+  run::Config run = config(folder.file("run"));
   train(run, 2);
   run.resume = run.out;
   run.check_data = true;
@@ -169,24 +169,24 @@ TEST(Resume, DataIsCheckedFromTheNextEpochOnWhereItWasNotBefore) {
 
 TEST(CheckData, LetsATailGoWhereThatWasSaid) {
   const TemporaryFolder folder;
-  Config run = config("");
+  run::Config run = config("");
   run.tail = "drop_last";
   run.check_data = true;
   EXPECT_EQ(train(run).cursor.step, 15);
 }
 
 TEST(Resume, OptionsOfTheFormerStartHoldUnlessOthersAreGiven) {
-  Checkpoint checkpoint;
-  Config before = config("there");
+  run::Checkpoint checkpoint;
+  run::Config before = config("there");
   before.batch_norm = "sync";
   before.check_data = true;
   before.cache = "clouds";
-  checkpoint.config = to_toml(before);
-  Config now;
+  checkpoint.config = run::to_toml(before);
+  run::Config now;
   now.out = "here";
   now.devices = "cpu:3";
   now.log_every = 7;
-  const Config resumed = resumed_config(now, {"log-every"}, checkpoint);
+  const run::Config resumed = resumed_config(now, {"log-every"}, checkpoint);
   EXPECT_TRUE(resumed.check_data);
   EXPECT_TRUE(resumed.quiet);
   EXPECT_FALSE(resumed.tensorboard);
@@ -198,18 +198,18 @@ TEST(Resume, OptionsOfTheFormerStartHoldUnlessOthersAreGiven) {
 
 TEST(Resume, TheSameWordsMeanTheSameRecipe) {
   const TemporaryFolder folder;
-  Config typed = config(folder.file("run"));
+  run::Config typed = config(folder.file("run"));
   typed.augment = "flip,normalize";
   typed.scale_batch = true;
   typed.scale_lr = "linear";
   typed.epochs = 1;
   train(typed);
-  const auto checkpoint = load_checkpoint(folder.file("run/last.pt"));
+  const auto checkpoint = run::load_checkpoint(folder.file("run/last.pt"));
   const std::vector<std::string> given{"augment", "batch", "lr", "scale-batch", "scale-lr", "momentum"};
-  const Config resumed = resumed_config(typed, given, checkpoint);
+  const run::Config resumed = resumed_config(typed, given, checkpoint);
   EXPECT_EQ(resumed.batch, 40);
   EXPECT_FALSE(resumed.scale_batch);
-  Config other = typed;
+  run::Config other = typed;
   other.augment = "flip:0.25,normalize";
   EXPECT_THAT([&] { resumed_config(other, given, checkpoint); }, ThrowsMessage<Error>(HasSubstr("augment is \"flip:")));
   other = typed;
@@ -234,7 +234,7 @@ std::shared_ptr<const data::Dataset> sparsely_labelled(int64_t gap) {
 TEST(Unlabelled, ExamplesHaveNoWeight) {
   std::vector<double> losses;
   for (const int64_t gap : {0, 1}) {
-    Config run = config("");
+    run::Config run = config("");
     run.batch = 20 * (gap + 1);
     run.order = "sequential";
     run.epochs = 2;
@@ -249,7 +249,7 @@ TEST(Unlabelled, ExamplesHaveNoWeight) {
 }
 
 TEST(Unlabelled, WholeBatchesAreNoMistake) {
-  Config run = config("");
+  run::Config run = config("");
   run.batch = run.replicas = 1;
   run.order = "sequential";
   run.epochs = 1;
@@ -263,20 +263,20 @@ TEST(Unlabelled, WholeBatchesAreNoMistake) {
 
 TEST(Unlabelled, ExamplesAreNotShown) {
   const TemporaryFolder folder;
-  const Config run = config(folder.file("run"));
+  const run::Config run = config(folder.file("run"));
   Task what = task();
   what.test = sparsely_labelled(1);
   train(run, 0, what);
-  EXPECT_EQ(report::read_samples(report::RunFolder{run.out}.samples()).samples.size(), 12u);
+  EXPECT_EQ(run::read_samples(run::Folder{run.out}.samples()).samples.size(), 12u);
   EXPECT_TRUE(std::filesystem::exists(folder.file("run/weights.pt")));
 }
 
 TEST(Evaluate, DoesNotCareHowTrainingCutItsBatches) {
   const TemporaryFolder folder;
-  Config run = config(folder.file("run"));
+  run::Config run = config(folder.file("run"));
   run.epochs = 1;
   const Outcome outcome = train(run);
-  Config other = config("");
+  run::Config other = config("");
   other.tail = "drop_last";
   other.batch = 1000;
   other.accumulate = 3;

@@ -50,8 +50,8 @@ Task task() {
 }
 
 // 103 examples in batches of 20: six steps an epoch, the last with 3 examples for 8 replicas.
-Config config() {
-  Config out;
+run::Config config() {
+  run::Config out;
   out.augment = "shift:1,flip,normalize";
   out.batch = 20;
   out.replicas = 8;
@@ -66,7 +66,7 @@ Config config() {
   return out;
 }
 
-Outcome train(const Config& config, int stop_after = 0) {
+Outcome train(const run::Config& config, int stop_after = 0) {
   Trainer trainer(config, task());
   if (stop_after > 0)
     trainer.on_step([&](const StepReport& step, const models::Classifier&) {
@@ -77,11 +77,11 @@ Outcome train(const Config& config, int stop_after = 0) {
 
 TEST(Trainer, GivesTheSameBitsOnAnyNumberOfThreads) {
   for (const char* norm : {"sync", "ghost", "local"}) {
-    Config recipe = config();
+    run::Config recipe = config();
     recipe.batch_norm = norm;
     recipe.clip = 1;
     const Outcome two = train(recipe);
-    EXPECT_EQ(two.cursor, (Cursor{3, 0, 18}));
+    EXPECT_EQ(two.cursor, (run::Cursor{3, 0, 18}));
     for (const char* devices : {"cpu:1", "cpu:8"}) {
       recipe.devices = devices;
       const Outcome other = train(recipe);
@@ -94,7 +94,7 @@ TEST(Trainer, GivesTheSameBitsOnAnyNumberOfThreads) {
 }
 
 TEST(Trainer, LearnsWhatCanBeLearnt) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 40;
   recipe.augment = "normalize";
   const Outcome outcome = train(recipe);
@@ -107,7 +107,7 @@ class Interrupted : public ::testing::TestWithParam<int> {};
 TEST_P(Interrupted, AResumedRunGoesOnToTheSameBitsOnAnotherPlacement) {
   for (const char* norm : {"sync", "local"}) {
     const TemporaryFolder folder;
-    Config recipe = config();
+    run::Config recipe = config();
     recipe.batch_norm = norm;
     recipe.accumulate = GetParam() == 3 ? 2 : 1;
     recipe.check_data = true;
@@ -124,8 +124,8 @@ TEST_P(Interrupted, AResumedRunGoesOnToTheSameBitsOnAnotherPlacement) {
     EXPECT_EQ(rest.cursor, whole.cursor) << rest.cursor.step;
     EXPECT_EQ(rest.hash, whole.hash) << norm;
     EXPECT_EQ(rest.last.train_loss, whole.last.train_loss);
-    EXPECT_EQ(hash_of(read_weights(folder.file("run/weights.pt"))), whole.hash);
-    EXPECT_EQ(hash_of(read_weights(folder.file("run/last.pt"))), whole.hash);
+    EXPECT_EQ(run::hash_of(run::read_weights(folder.file("run/weights.pt"))), whole.hash);
+    EXPECT_EQ(run::hash_of(run::read_weights(folder.file("run/last.pt"))), whole.hash);
     const Outcome again = train(recipe);  // nothing is left to do
     EXPECT_EQ(again.hash, whole.hash);
     EXPECT_EQ(again.last.test->loss, whole.last.test->loss);
@@ -135,34 +135,34 @@ INSTANTIATE_TEST_SUITE_P(AfterStep, Interrupted, ::testing::Values(3, 5, 8));
 
 TEST(Trainer, WritesTheFilesOfARun) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.out = folder.file("run");
   recipe.curves = true;
   recipe.log_every = 2;
   const Outcome outcome = train(recipe);
-  const report::RunFolder run{recipe.out};
-  const auto metrics = report::read_metrics(run.metrics());
+  const run::Folder run{recipe.out};
+  const auto metrics = run::read_metrics(run.metrics());
   ASSERT_FALSE(metrics.empty());
   int64_t tests = 0, step = 0;
   for (const auto& line : metrics) {
     EXPECT_GE(*line.step, step);
     step = *line.step;
-    tests += line.split == report::Split::test;
+    tests += line.split == run::Split::test;
   }
   EXPECT_EQ(step, 18);
   EXPECT_EQ(tests, 3);
-  const auto summary = report::read_summary(run.summary());
+  const auto summary = run::read_summary(run.summary());
   EXPECT_EQ(summary.state, "finished");
   EXPECT_EQ(summary.hash, outcome.hash);
   EXPECT_EQ(summary.test_loss, outcome.last.test->loss);
-  EXPECT_EQ(report::read_samples(run.samples()).samples.size(), 24u);
-  const auto confusion = report::read_confusion(run.confusion());
+  EXPECT_EQ(run::read_samples(run.samples()).samples.size(), 24u);
+  const auto confusion = run::read_confusion(run.confusion());
   int64_t counted = 0;
   for (const auto& row : confusion.counts)
     for (const int64_t count : row) counted += count;
   EXPECT_EQ(counted, 51);
-  Config read;
-  read_toml_file(read, run.config().string());
+  run::Config read;
+  run::read_toml_file(read, run.config().string());
   EXPECT_EQ(read.replicas, 8);
   EXPECT_EQ(read.augment.substr(0, 23), "shift:1,flip:0.5,normal");
   EXPECT_TRUE(std::filesystem::exists(run.curves_svg()));
@@ -182,7 +182,7 @@ struct BrokenImpl : torch::nn::Module {
 
 TEST(Trainer, ALossThatIsNoNumberIsNamedWithStepAndReplicaAndTheCheckpointStays) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.out = folder.file("run");
   recipe.save_every = 4;
   recipe.momentum = 0;
@@ -195,14 +195,14 @@ TEST(Trainer, ALossThatIsNoNumberIsNamedWithStepAndReplicaAndTheCheckpointStays)
   EXPECT_THAT([&] { trainer.run(); },
               ThrowsMessage<TrainingError>(AllOf(HasSubstr("the loss is nan at step 10 (epoch 2) on replica 0"),
                                                  HasSubstr("last.pt holds step 8"))));
-  EXPECT_EQ(load_checkpoint(folder.file("run/last.pt")).cursor.step, 8);
-  EXPECT_THAT(report::read_summary(folder.file("run/summary.json")).state, HasSubstr("failed: train: the loss is nan"));
+  EXPECT_EQ(run::load_checkpoint(folder.file("run/last.pt")).cursor.step, 8);
+  EXPECT_THAT(run::read_summary(folder.file("run/summary.json")).state, HasSubstr("failed: train: the loss is nan"));
 }
 
 TEST(Trainer, AFullDiskEndsTheTrainingWithOneClearMessage) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.out = folder.path();
   recipe.save_every = 2;
   std::filesystem::create_symlink("/dev/full", folder.file("last.pt.partial"));
@@ -212,26 +212,26 @@ TEST(Trainer, AFullDiskEndsTheTrainingWithOneClearMessage) {
 
 TEST(Trainer, MistakesAreNamed) {
   const auto refuse = [](auto change, const std::string& message) {
-    Config wrong = config();
+    run::Config wrong = config();
     change(wrong);
     EXPECT_THAT([&] { Trainer(wrong, task()); }, ThrowsMessage<Error>(HasSubstr(message)));
   };
-  refuse([](Config& c) { c.replicas = 200; }, "103 examples for 200 replicas");
-  refuse([](Config& c) { c.batch = 5; }, "batch is 5, less than the 8 replicas");
-  refuse([](Config& c) { c.devices = "cuda:7"; }, "cuda");
-  refuse([](Config& c) { c.augment = "flop"; }, "flop");
-  refuse([](Config& c) { c.resume = "/no/such/run.pt"; }, "can't be opened");
+  refuse([](run::Config& c) { c.replicas = 200; }, "103 examples for 200 replicas");
+  refuse([](run::Config& c) { c.batch = 5; }, "batch is 5, less than the 8 replicas");
+  refuse([](run::Config& c) { c.devices = "cuda:7"; }, "cuda");
+  refuse([](run::Config& c) { c.augment = "flop"; }, "flop");
+  refuse([](run::Config& c) { c.resume = "/no/such/run.pt"; }, "can't be opened");
 }
 
 TEST(Trainer, ARunIsReplacedOnlyWhereSomebodySaysSo) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.out = folder.file("run");
   recipe.epochs = 1;
   const std::string hash = train(recipe).hash;
   recipe.seed = 5;
   EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("holds a run already")));
-  EXPECT_EQ(hash_of(read_weights(folder.file("run/last.pt"))), hash);
+  EXPECT_EQ(run::hash_of(run::read_weights(folder.file("run/last.pt"))), hash);
   std::filesystem::create_directory(folder.file("empty"));
   recipe.resume = folder.file("empty");
   EXPECT_THAT([&] { train(recipe); }, ThrowsMessage<Error>(HasSubstr("holds no checkpoint")));
@@ -244,7 +244,7 @@ TEST(Trainer, ARunIsReplacedOnlyWhereSomebodySaysSo) {
 
 TEST(Trainer, ACheckpointOfAnotherRecipeIsRefusedWithWhatDiffers) {
   const TemporaryFolder folder;
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.out = folder.file("run");
   recipe.epochs = 1;
   train(recipe);
@@ -257,15 +257,15 @@ TEST(Trainer, ACheckpointOfAnotherRecipeIsRefusedWithWhatDiffers) {
 
 TEST(Trainer, WeightsOfAnotherNetworkAreRefusedWithWhatDiffers) {
   const TemporaryFolder folder;
-  write_weights(folder.file("w.pt"), {{"conv.weight", at::rand({4, 1, 5, 5})}});
-  Config recipe = config();
+  run::write_weights(folder.file("w.pt"), {{"conv.weight", at::rand({4, 1, 5, 5})}});
+  run::Config recipe = config();
   recipe.init = folder.file("w.pt");
   EXPECT_THAT([&] { train(recipe); },
               ThrowsMessage<Error>(AllOf(HasSubstr("w.pt"), HasSubstr("conv.weight"), HasSubstr("fc.bias"))));
 }
 
 TEST(Trainer, MixedPrecisionTrainsWithTheSameBitsToo) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.amp = "bf16";
   const Outcome two = train(recipe);
   recipe.devices = "cpu:8";
@@ -275,7 +275,7 @@ TEST(Trainer, MixedPrecisionTrainsWithTheSameBitsToo) {
 }
 
 TEST(Trainer, TheBatchAndTheRateGrowWithTheDevicesWhereAskedTo) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.scale_batch = true;
   recipe.scale_lr = "linear";
   Trainer trainer(recipe, task());
@@ -286,16 +286,16 @@ TEST(Trainer, TheBatchAndTheRateGrowWithTheDevicesWhereAskedTo) {
 }
 
 TEST(Trainer, WritesDownTheNumbersThatTheOptimiserUses) {
-  Config recipe = config();
+  run::Config recipe = config();
   EXPECT_EQ(Trainer(recipe, task()).config().weight_decay, 0);
   recipe.optimizer = "adamw";
   recipe.momentum = 0;
-  const Config settled = Trainer(recipe, task()).config();
+  const run::Config settled = Trainer(recipe, task()).config();
   EXPECT_EQ(settled.weight_decay, 1e-2);
   EXPECT_EQ(settled.eps, 1e-8);
   recipe.weight_decay = 0;
   recipe.eps = 1e-3;
-  const Config given = Trainer(recipe, task()).config();
+  const run::Config given = Trainer(recipe, task()).config();
   EXPECT_EQ(given.weight_decay, 0);
   EXPECT_EQ(given.eps, 1e-3);
   recipe = config();
@@ -304,10 +304,10 @@ TEST(Trainer, WritesDownTheNumbersThatTheOptimiserUses) {
   EXPECT_EQ(Trainer(recipe, task()).config().momentum, 0.9);
   recipe.momentum = 0;
   recipe.eps = 0;
-  const Config zero = Trainer(recipe, task()).config();
+  const run::Config zero = Trainer(recipe, task()).config();
   EXPECT_EQ(zero.momentum, 0);
   EXPECT_EQ(zero.eps, 0);
-  Checkpoint open;  // as older ones are
+  run::Checkpoint open;  // as older ones are
   open.config = "optimizer = \"adamw\"\nweight-decay = -1\neps = 0\n";
   EXPECT_NO_THROW(resumed_config(settled, {"weight-decay", "eps"}, open));
 }
@@ -315,27 +315,27 @@ TEST(Trainer, WritesDownTheNumbersThatTheOptimiserUses) {
 TEST(Trainer, RunsOfOneRecipeAreToldFromOthers) {
   const TemporaryFolder folder;
   int runs = 0;
-  const auto recipe_of = [&](Config run) {
+  const auto recipe_of = [&](run::Config run) {
     run.out = folder.file("run-" + std::to_string(runs++));
     run.log_every = 100;
     train(run);
-    return report::read_summary(report::RunFolder{run.out}.summary()).recipe;
+    return run::read_summary(run::Folder{run.out}.summary()).recipe;
   };
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.epochs = 1;
   const std::string first = recipe_of(recipe);
   EXPECT_EQ(first.size(), 64);
-  Config elsewhere = recipe;
+  run::Config elsewhere = recipe;
   elsewhere.devices = "cpu:1";
   elsewhere.workers = 0;
   EXPECT_EQ(recipe_of(elsewhere), first);
-  Config other = recipe;
+  run::Config other = recipe;
   other.seed = 5;
   EXPECT_NE(recipe_of(other), first);
   other = recipe;
   other.reduce = "ring";  // promises nothing
   EXPECT_EQ(recipe_of(other), "");
-  Config longer = recipe;
+  run::Config longer = recipe;
   longer.resume = folder.file("run-0");
   EXPECT_EQ(recipe_of(longer), first);
   longer.epochs = 2;  // its rate followed one epoch's cosine at first
@@ -343,7 +343,7 @@ TEST(Trainer, RunsOfOneRecipeAreToldFromOthers) {
 }
 
 TEST(Trainer, NetworksOfTheRegistryTrainByName) {
-  Config recipe = config();
+  run::Config recipe = config();
   recipe.model = "mlp";
   recipe.data = "synthetic:1x8x8:4:103";
   recipe.set = {};

@@ -12,20 +12,20 @@
 /// axis counts epochs where all lines know theirs, else steps. A chart of what no run has measured has no series.
 namespace lockstep::report {
 
-Figure loss_figure(std::span<const RunData> runs);
-Figure accuracy_figure(std::span<const RunData> runs);
-Figure learning_rate_figure(std::span<const RunData> runs);
-Figure throughput_figure(std::span<const RunData> runs);
-Figure gradient_norm_figure(std::span<const RunData> runs);
+Figure loss_figure(std::span<const run::RunData> runs);
+Figure accuracy_figure(std::span<const run::RunData> runs);
+Figure learning_rate_figure(std::span<const run::RunData> runs);
+Figure throughput_figure(std::span<const run::RunData> runs);
+Figure gradient_norm_figure(std::span<const run::RunData> runs);
 
 /// Where a step's time went in the course of one run, stacked, in milliseconds.
-Figure phases_figure(const RunData& run);
+Figure phases_figure(const run::RunData& run);
 
 /// Speedup by devices, a line for each global batch size, and the dashed line of the ideal.
-Figure speedup_figure(std::span<const SpeedupRow> rows);
+Figure speedup_figure(std::span<const run::SpeedupRow> rows);
 
 /// curves.svg and curves.png of a run's folder: loss and accuracy, side by side. Both are replaced whole, so a viewer
 /// that is open can reload them at any moment. Throws Error when they can't be written.
-void write_curves(const RunFolder& folder, std::span<const Metrics> metrics);
+void write_curves(const run::Folder& folder, std::span<const run::Metrics> metrics);
 
 }  // namespace lockstep::report

@@ -56,6 +56,7 @@ std::string to_svg(std::span<const Figure> figures, FigureSize size = {});
 std::string to_inline_svg(const Figure& figure, FigureSize size = {});
 
 /// Figures side by side on one picture, `scale` pixels for one of a page. Needs no font: it has its own.
-Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light, double scale = 2);
+run::Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light,
+                    double scale = 2);
 
 }  // namespace lockstep::report

@@ -12,6 +12,6 @@ namespace lockstep::report {
 /// configuration. Nothing is fetched from anywhere (its content security policy says so to the browser), and it can be
 /// read without scripts; they add tooltips and hide runs. Whatever the runs hold is shown as text. The same runs give
 /// the same page. Throws Error when there is no run.
-std::string report_page(std::span<const RunData> runs);
+std::string report_page(std::span<const run::RunData> runs);
 
 }  // namespace lockstep::report

@@ -31,11 +31,11 @@ class EventWriter {
 
   /// The figures that a line has, with tags such as `loss/train`, `accuracy/test`, `lr`, `examples_per_second`,
   /// `seconds/forward`. The line's step is the event's; a line without one counts as step 0.
-  void metrics(const Metrics& line);
+  void metrics(const run::Metrics& line);
   void scalar(std::string_view tag, int64_t step, double value);
   /// Markdown: the resolved configuration, as four blanks before each line make it verbatim (see verbatim).
   void text(std::string_view tag, int64_t step, std::string_view markdown);
-  void image(std::string_view tag, int64_t step, const Image& image);
+  void image(std::string_view tag, int64_t step, const run::Image& image);
   /// Of all values that are numbers, in 30 bins of equal width.
   void histogram(std::string_view tag, int64_t step, std::span<const float> values);
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 /// All that a training run can be told: every option of `lockstep train`, by the same names. A value with sensible
 /// defaults; `Config config{.batch = 128, .epochs = 5}` is a whole one.
@@ -130,4 +130,4 @@ int64_t usual_batch(bool clouds);
 /// than there are examples in a batch.
 int64_t default_replicas(bool cuda, int64_t devices, int64_t batch);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

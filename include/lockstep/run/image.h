@@ -9,7 +9,7 @@
 #include <vector>
 
 /// Small pictures: inputs that a network saw, and what a chart is painted on.
-namespace lockstep::report {
+namespace lockstep::run {
 
 using Rgb = std::array<uint8_t, 3>;
 
@@ -34,4 +34,4 @@ std::string base64(std::string_view bytes);
 /// The inverse. Throws Error, naming `where`, on anything else.
 std::string from_base64(std::string_view text, const std::string& where);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -11,7 +11,7 @@
 #include <vector>
 
 /// `metrics.jsonl`: what was measured while a run went on, one JSON object a line, in the order of time.
-namespace lockstep::report {
+namespace lockstep::run {
 
 enum class Split { train, test };
 
@@ -111,4 +111,4 @@ class MetricsWriter {
   int fd_ = -1;
 };
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -14,10 +14,10 @@
 #include "lockstep/run/scenes.h"
 
 /// The folder of a run, `runs/NAME`, and the files in it that people and `lockstep report` look at.
-namespace lockstep::report {
+namespace lockstep::run {
 
 /// Where things lie in a run's folder. All of it may be missing but the folder.
-struct RunFolder {
+struct Folder {
   std::filesystem::path folder;
 
   std::filesystem::path metrics() const { return folder / "metrics.jsonl"; }
@@ -143,4 +143,4 @@ std::string pace_units(std::span<const RunData> runs);
 /// Several runs, to be compared: where names are the same, the folders take their place. Throws as read_run.
 std::vector<RunData> read_runs(const std::vector<std::filesystem::path>& folders);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -10,7 +10,7 @@
 #include "lockstep/run/image.h"
 
 /// `scenes.json`: clouds of the test set with what a network makes of them, small enough for a page.
-namespace lockstep::report {
+namespace lockstep::run {
 
 /// Some voxels of one scene.
 struct Scene {
@@ -43,4 +43,4 @@ void write_scenes(const std::filesystem::path& file, const Scenes& scenes);
 /// Throws Error, naming the file and what was expected there, when it can't be read or holds something else.
 Scenes read_scenes(const std::filesystem::path& file);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

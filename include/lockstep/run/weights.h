@@ -6,11 +6,11 @@
 
 #include "lockstep/run/checkpoint.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 /// The weights in a value: those of a checkpoint, a plain dict of tensors (a state_dict), or a dict that holds one
 /// under "state_dict", "model_state_dict" or "model". Throws Error, naming `name`, where there are none.
-Tensors weights_in(const Value& value, const std::string& name);
+Tensors weights_in(const train::Value& value, const std::string& name);
 /// Of a file: last.pt, weights.pt, or one that Python's torch.save wrote. A folder: its checkpoint, else its
 /// weights.pt.
 Tensors read_weights(const std::filesystem::path& file);
@@ -23,4 +23,4 @@ void write_weights(const std::filesystem::path& file, const Tensors& weights);
 /// weights, however and on whatever device they are stored.
 std::string hash_of(const Tensors& weights);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

@@ -31,14 +31,14 @@ struct Task {
 };
 
 /// The registry's network and the data set that a configuration names. Throws Error for what is not there.
-Task make_task(const Config& config);
+Task make_task(const run::Config& config);
 /// The registry's network for data of this description.
-MakeNetwork make_network(const Config& config, const data::DatasetInfo& info);
+MakeNetwork make_network(const run::Config& config, const data::DatasetInfo& info);
 
 /// One update, as a callback sees it.
 struct StepReport {
-  Cursor cursor;      ///< after it
-  double epochs = 0;  ///< passes over the data done, with the part of the one that runs
+  run::Cursor cursor;  ///< after it
+  double epochs = 0;   ///< passes over the data done, with the part of the one that runs
   double loss = 0;
   double accuracy = 0;
   double lr = 0;
@@ -46,13 +46,13 @@ struct StepReport {
   int64_t examples = 0;
   bool updated = true;  ///< false where loss scaling left the update out
   /// Where the time of the step before went, for each device: the parts add up to the time of that step.
-  report::Phases phases{};
+  run::Phases phases{};
 };
 
 /// One epoch.
 struct EpochReport {
   int64_t epoch = 0;  ///< epochs done
-  Cursor cursor;
+  run::Cursor cursor;
   double train_loss = 0;  ///< the mean over the epoch, while the weights changed; NaN where nothing was trained
   double train_accuracy = 0;
   int64_t examples = 0;  ///< trained on
@@ -62,12 +62,12 @@ struct EpochReport {
 
 /// How a run ended.
 struct Outcome {
-  Cursor cursor;
+  run::Cursor cursor;
   EpochReport last;  ///< the last whole epoch, or what there was of the first
   int signal = 0;    ///< what stopped it, or 0
   double seconds = 0;
-  Tensors weights;   ///< on the process that runs replica 0; replica 0's parameters and buffers
-  std::string hash;  ///< of the weights; there too
+  run::Tensors weights;  ///< on the process that runs replica 0; replica 0's parameters and buffers
+  std::string hash;      ///< of the weights; there too
 };
 
 /// Training has failed: a loss that is no number, a disk that is full, a process that gave up. No mistake of a caller.
@@ -93,15 +93,15 @@ class Trainer {
   /// one. Collective. Throws Error for what makes no sense: more replicas than examples, a batch smaller than the
   /// replicas, a device that is not there, a checkpoint of another recipe or weights of another network (listing what
   /// differs).
-  Trainer(const Config& config, Task task, const comm::Group& group, std::optional<Checkpoint> start = {});
+  Trainer(const run::Config& config, Task task, const comm::Group& group, std::optional<run::Checkpoint> start = {});
   /// With the processes of this job: comm::connect().
-  Trainer(const Config& config, Task task);
+  Trainer(const run::Config& config, Task task);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   /// As worked out: every default is a value.
-  const Config& config() const;
+  const run::Config& config() const;
   /// "lenet on fashion-mnist: 8 replicas on 2 threads, batch 256"
   std::string describe() const;
 
@@ -129,16 +129,17 @@ class Trainer {
 /// The figures of weights on a data set, on all devices that the configuration names, each example counted once: the
 /// same bits in every placement. Collective. Throws Error where the weights are not of the network, listing what
 /// differs.
-Evaluation evaluate(const Config& config, const Task& task, const Tensors& weights, const comm::Group& group,
+Evaluation evaluate(const run::Config& config, const Task& task, const run::Tensors& weights, const comm::Group& group,
                     const Figures& figures = {});
 
 /// The newest whole checkpoint of a run's folder, or that file, read by process 0 and handed to all. Empty where the
 /// folder has none. Collective. Throws Error on all processes where it can't be read.
-std::optional<Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group);
+std::optional<run::Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group);
 
 /// The configuration with which a run goes on: the checkpoint's, with `config`'s values for devices, blocks, out and
 /// resume. `given` names the options that somebody has set: those that are no part of the recipe, epochs and steps are
 /// `config`'s too; others must say what the checkpoint says, or an Error lists what differs.
-Config resumed_config(const Config& config, const std::vector<std::string>& given, const Checkpoint& checkpoint);
+run::Config resumed_config(const run::Config& config, const std::vector<std::string>& given,
+                           const run::Checkpoint& checkpoint);
 
 }  // namespace lockstep::train

@@ -11,16 +11,16 @@
 namespace lockstep::report {
 namespace {
 
-bool all_know_their_epoch(std::span<const RunData> runs) {
-  return std::all_of(runs.begin(), runs.end(), [](const RunData& run) {
+bool all_know_their_epoch(std::span<const run::RunData> runs) {
+  return std::all_of(runs.begin(), runs.end(), [](const run::RunData& run) {
     return std::all_of(run.metrics.begin(), run.metrics.end(),
-                       [](const Metrics& line) { return line.epoch.has_value(); });
+                       [](const run::Metrics& line) { return line.epoch.has_value(); });
   });
 }
 
-using Measure = std::optional<double> Metrics::*;
+using Measure = std::optional<double> run::Metrics::*;
 
-Series series_of(const RunData& run, Split split, Measure measure, bool by_epoch) {
+Series series_of(const run::RunData& run, run::Split split, Measure measure, bool by_epoch) {
   Series series;
   for (const auto& line : run.metrics) {
     if (line.split != split || !(line.*measure)) continue;
@@ -32,12 +32,12 @@ Series series_of(const RunData& run, Split split, Measure measure, bool by_epoch
 }
 
 // Whether there is something to say about train and test: else a run's name alone will do.
-Figure figure_of(const char* title, std::span<const RunData> runs, std::initializer_list<Split> splits,
+Figure figure_of(const char* title, std::span<const run::RunData> runs, std::initializer_list<run::Split> splits,
                  Measure measure) {
   const bool by_epoch = all_know_their_epoch(runs);
   Figure figure{title, {.label = by_epoch ? "epoch" : "step"}};
   for (size_t r = 0; r < runs.size(); ++r)
-    for (const Split split : splits) {
+    for (const run::Split split : splits) {
       Series series = series_of(runs[r], split, measure, by_epoch);
       if (series.x.empty()) continue;
       const bool alone = runs.size() == 1;
@@ -46,7 +46,7 @@ Figure figure_of(const char* title, std::span<const RunData> runs, std::initiali
                                          : text(runs[r].name, ", ", to_string(split));
       series.color = alone ? static_cast<int>(split) : static_cast<int>(r);
       series.group = alone ? -1 : static_cast<int>(r);
-      series.dashed = !alone && splits.size() > 1 && split == Split::train;
+      series.dashed = !alone && splits.size() > 1 && split == run::Split::train;
       figure.series.push_back(std::move(series));
     }
   return figure;
@@ -54,47 +54,47 @@ Figure figure_of(const char* title, std::span<const RunData> runs, std::initiali
 
 }  // namespace
 
-Figure loss_figure(std::span<const RunData> runs) {
-  return figure_of("Loss", runs, {Split::train, Split::test}, &Metrics::loss);
+Figure loss_figure(std::span<const run::RunData> runs) {
+  return figure_of("Loss", runs, {run::Split::train, run::Split::test}, &run::Metrics::loss);
 }
 
-Figure accuracy_figure(std::span<const RunData> runs) {
-  return figure_of("Accuracy", runs, {Split::train, Split::test}, &Metrics::accuracy);
+Figure accuracy_figure(std::span<const run::RunData> runs) {
+  return figure_of("Accuracy", runs, {run::Split::train, run::Split::test}, &run::Metrics::accuracy);
 }
 
-Figure learning_rate_figure(std::span<const RunData> runs) {
-  Figure figure = figure_of("Learning rate", runs, {Split::train}, &Metrics::lr);
+Figure learning_rate_figure(std::span<const run::RunData> runs) {
+  Figure figure = figure_of("Learning rate", runs, {run::Split::train}, &run::Metrics::lr);
   figure.y.low = 0;
   return figure;
 }
 
-Figure throughput_figure(std::span<const RunData> runs) {
-  Figure figure = figure_of("Throughput", runs, {Split::train}, &Metrics::examples_per_second);
-  figure.y.label = pace_units(runs);
+Figure throughput_figure(std::span<const run::RunData> runs) {
+  Figure figure = figure_of("Throughput", runs, {run::Split::train}, &run::Metrics::examples_per_second);
+  figure.y.label = run::pace_units(runs);
   figure.y.low = 0;
   return figure;
 }
 
-Figure gradient_norm_figure(std::span<const RunData> runs) {
-  return figure_of("Gradient norm", runs, {Split::train}, &Metrics::gradient_norm);
+Figure gradient_norm_figure(std::span<const run::RunData> runs) {
+  return figure_of("Gradient norm", runs, {run::Split::train}, &run::Metrics::gradient_norm);
 }
 
-Figure phases_figure(const RunData& run) {
+Figure phases_figure(const run::RunData& run) {
   const bool by_epoch = all_know_their_epoch({&run, 1});
   Figure figure{"Time per step", {.label = by_epoch ? "epoch" : "step"}, {.label = "milliseconds", .low = 0}};
   figure.stacked = true;
-  for (size_t p = 0; p < phase_members.size(); ++p)
-    figure.series.push_back({.name = phase_members[p].first, .color = static_cast<int>(p)});
+  for (size_t p = 0; p < run::phase_members.size(); ++p)
+    figure.series.push_back({.name = run::phase_members[p].first, .color = static_cast<int>(p)});
   // A stack with hundreds of columns is noise: as many lines as make a column are taken together.
-  std::vector<const Metrics*> lines;
+  std::vector<const run::Metrics*> lines;
   for (const auto& line : run.metrics)
-    if (line.split == Split::train && line.phases && (by_epoch || line.step)) lines.push_back(&line);
+    if (line.split == run::Split::train && line.phases && (by_epoch || line.step)) lines.push_back(&line);
   const size_t columns = std::min<size_t>(lines.size(), 60);
   for (size_t c = 0; c < columns; ++c) {
     const size_t begin = lines.size() * c / columns, end = lines.size() * (c + 1) / columns;
-    for (size_t p = 0; p < phase_members.size(); ++p) {
+    for (size_t p = 0; p < run::phase_members.size(); ++p) {
       double sum = 0;
-      for (size_t i = begin; i < end; ++i) sum += *lines[i]->phases.*phase_members[p].second;
+      for (size_t i = begin; i < end; ++i) sum += *lines[i]->phases.*run::phase_members[p].second;
       figure.series[p].x.push_back(by_epoch ? *lines[end - 1]->epoch : static_cast<double>(*lines[end - 1]->step));
       figure.series[p].y.push_back(sum / static_cast<double>(end - begin) * 1e3);
     }
@@ -103,9 +103,9 @@ Figure phases_figure(const RunData& run) {
   return figure;
 }
 
-Figure speedup_figure(std::span<const SpeedupRow> rows) {
+Figure speedup_figure(std::span<const run::SpeedupRow> rows) {
   Figure figure{"Speedup", {.label = "devices", .whole = true}, {.low = 0}};
-  std::map<int64_t, std::vector<SpeedupRow>> by_batch;
+  std::map<int64_t, std::vector<run::SpeedupRow>> by_batch;
   for (const auto& row : rows) by_batch[row.batch].push_back(row);
   int most = 1;
   for (auto& [batch, of_batch] : by_batch) {
@@ -129,11 +129,11 @@ Figure speedup_figure(std::span<const SpeedupRow> rows) {
   return figure;
 }
 
-void write_curves(const RunFolder& folder, std::span<const Metrics> metrics) {
-  const RunData run{.name = folder.folder.filename().string(), .metrics = {metrics.begin(), metrics.end()}};
+void write_curves(const run::Folder& folder, std::span<const run::Metrics> metrics) {
+  const run::RunData run{.name = folder.folder.filename().string(), .metrics = {metrics.begin(), metrics.end()}};
   const Figure figures[] = {loss_figure({&run, 1}), accuracy_figure({&run, 1})};
-  write_file_atomically(folder.curves_svg(), to_svg(figures));
-  write_file_atomically(folder.curves_png(), encode_png(to_image(figures)));
+  run::write_file_atomically(folder.curves_svg(), to_svg(figures));
+  run::write_file_atomically(folder.curves_png(), run::encode_png(to_image(figures)));
 }
 
 }  // namespace lockstep::report

@@ -73,7 +73,7 @@ std::string to_inline_svg(const Figure& figure, FigureSize size) {
               figure.stacked ? " data-stacked=\"\"" : "", ">\n", canvas.elements(), "</svg>\n");
 }
 
-Image to_image(std::span<const Figure> figures, FigureSize size, Theme theme, double scale) {
+run::Image to_image(std::span<const Figure> figures, FigureSize size, Theme theme, double scale) {
   check_size(figures, size);
   require(scale >= 0.5 && scale <= 8, "figure", "scale is ", scale, ", expected 0.5 to 8");
   RasterCanvas canvas(size.width * static_cast<int>(figures.size()), size.height, theme, scale);

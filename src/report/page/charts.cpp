@@ -60,32 +60,32 @@ std::string grid(const std::string& charts) {
 }
 
 // The mean over the run's lines, of which the first is left out where there are others: it pays for warming up.
-std::optional<Phases> mean_phases(const RunData& run) {
-  std::vector<const Phases*> all;
+std::optional<run::Phases> mean_phases(const run::RunData& run) {
+  std::vector<const run::Phases*> all;
   for (const auto& line : run.metrics)
-    if (line.split == Split::train && line.phases) all.push_back(&*line.phases);
+    if (line.split == run::Split::train && line.phases) all.push_back(&*line.phases);
   if (all.empty()) return std::nullopt;
   if (all.size() > 1) all.erase(all.begin());
-  Phases mean;
-  for (const Phases* phases : all) mean += *phases;
+  run::Phases mean;
+  for (const run::Phases* phases : all) mean += *phases;
   return mean /= static_cast<double>(all.size());
 }
 
 std::string phase_legend() {
   std::string items;
-  for (size_t p = 0; p < phase_members.size(); ++p)
-    items += text("<li><span class=\"swatch box ink-", p, "\"></span>", phase_members[p].first, "</li>");
+  for (size_t p = 0; p < run::phase_members.size(); ++p)
+    items += text("<li><span class=\"swatch box ink-", p, "\"></span>", run::phase_members[p].first, "</li>");
   return "<ul class=\"legend\">" + items + "</ul>\n";
 }
 
 // A bar as long as the step took, against the longest of all.
-std::string bar(const std::string& name, const Phases& phases, double longest) {
+std::string bar(const std::string& name, const run::Phases& phases, double longest) {
   std::string parts, words;
-  for (size_t p = 0; p < phase_members.size(); ++p) {
-    const double seconds = phases.*phase_members[p].second;
+  for (size_t p = 0; p < run::phase_members.size(); ++p) {
+    const double seconds = phases.*run::phase_members[p].second;
     if (!(seconds > 0) || !(longest > 0)) continue;
     const std::string label =
-        text(phase_members[p].first, " ", duration(seconds), ", ", fixed(100 * seconds / phases.sum(), 1), " %");
+        text(run::phase_members[p].first, " ", duration(seconds), ", ", fixed(100 * seconds / phases.sum(), 1), " %");
     parts += text("<i class=\"ink-", p, "\" style=\"width:", fixed(100 * seconds / longest, 2), "%\" title=\"", label,
                   "\"></i>");
     words += (words.empty() ? "" : "; ") + label;
@@ -94,18 +94,18 @@ std::string bar(const std::string& name, const Phases& phases, double longest) {
               "</span></div>\n<div class=\"bar\" role=\"img\" aria-label=\"", words, "\">", parts, "</div>\n");
 }
 
-std::string phase_table(const Phases& phases) {
+std::string phase_table(const run::Phases& phases) {
   std::string rows;
-  for (size_t p = 0; p < phase_members.size(); ++p) {
-    const double seconds = phases.*phase_members[p].second, share = seconds / phases.sum();
+  for (size_t p = 0; p < run::phase_members.size(); ++p) {
+    const double seconds = phases.*run::phase_members[p].second, share = seconds / phases.sum();
     if (std::isfinite(share))
-      rows += share_row(phase_members[p].first, share, static_cast<int>(p),
+      rows += share_row(run::phase_members[p].first, share, static_cast<int>(p),
                         duration(seconds) + ", " + fixed(100 * share, 1) + " %");
   }
   return "<table class=\"shares\">" + rows + "</table>\n";
 }
 
-std::string bars(const std::vector<std::pair<std::string, Phases>>& rows) {
+std::string bars(const std::vector<std::pair<std::string, run::Phases>>& rows) {
   if (rows.empty()) return "";
   double longest = 0;
   for (const auto& [name, phases] : rows) longest = std::max(longest, phases.sum());
@@ -115,7 +115,7 @@ std::string bars(const std::vector<std::pair<std::string, Phases>>& rows) {
   return out + "</div>\n";
 }
 
-std::string speedup_table(const std::vector<SpeedupRow>& rows) {
+std::string speedup_table(const std::vector<run::SpeedupRow>& rows) {
   std::string lines;
   for (const auto& row : rows) {
     lines += "<tr>";
@@ -134,27 +134,27 @@ std::string speedup_table(const std::vector<SpeedupRow>& rows) {
 
 }  // namespace
 
-std::string chart_section(std::span<const RunData> runs) {
+std::string chart_section(std::span<const run::RunData> runs) {
   return grid(chart(loss_figure(runs)) + chart(accuracy_figure(runs)) + chart(learning_rate_figure(runs)) +
               chart(throughput_figure(runs)) + chart(gradient_norm_figure(runs)));
 }
 
-std::string time_section(std::span<const RunData> runs) {
-  std::vector<std::pair<std::string, Phases>> rows;
+std::string time_section(std::span<const run::RunData> runs) {
+  std::vector<std::pair<std::string, run::Phases>> rows;
   for (const auto& run : runs)
     if (const auto phases = mean_phases(run)) rows.emplace_back(runs.size() == 1 ? "mean step" : run.name, *phases);
   const std::string course = runs.size() == 1 ? chart(phases_figure(runs[0])) : "";
   return grid(bars(rows) + course);
 }
 
-std::string speedup_section(std::span<const RunData> runs) {
+std::string speedup_section(std::span<const run::RunData> runs) {
   std::string out;
   for (const auto& run : runs) {
     if (!run.summary || run.summary->speedup.empty()) continue;
     const auto& rows = run.summary->speedup;
     Figure figure = speedup_figure(rows);
     if (runs.size() > 1) figure.title += ", " + run.name;
-    std::vector<std::pair<std::string, Phases>> phases;
+    std::vector<std::pair<std::string, run::Phases>> phases;
     for (const auto& row : rows)
       if (row.phases)
         phases.emplace_back(text("batch ", row.batch, ", ", row.devices, row.devices == 1 ? " device" : " devices"),

@@ -18,7 +18,7 @@ std::string script_hash() {
   const std::string digits = sha.hex();
   std::string bytes;
   for (size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
-  return "'sha256-" + base64(bytes) + "'";
+  return "'sha256-" + run::base64(bytes) + "'";
 }
 
 std::string head(const std::string& title) {
@@ -29,7 +29,7 @@ std::string head(const std::string& title) {
               escape(title), "</title>\n<style>", page_style(), "</style>\n</head>\n");
 }
 
-std::string badge(const RunData& run) {
+std::string badge(const run::RunData& run) {
   if (!run.summary) return "";
   const std::string& state = run.summary->state;
   const char* const kind = state == "finished" ? "good" : state.starts_with("failed") ? "bad" : "warn";
@@ -43,16 +43,16 @@ std::string joined(std::initializer_list<std::string> parts) {
   return out;
 }
 
-std::string subtitle(const RunData& run) {
+std::string subtitle(const run::RunData& run) {
   if (!run.summary) return "";
-  const Summary& s = *run.summary;
+  const run::Summary& s = *run.summary;
   const std::string line = joined({s.model, s.dataset, s.placement, s.replicas > 0 ? text(s.replicas, " replicas") : "",
                                    s.batch > 0 ? text("batch ", s.batch) : ""});
   return line.empty() ? "" : "<p class=\"muted\">" + line + "</p>\n";
 }
 
 // The key of all charts. The script turns it into buttons that hide a run.
-std::string run_buttons(std::span<const RunData> runs) {
+std::string run_buttons(std::span<const run::RunData> runs) {
   std::string buttons;
   for (size_t r = 0; r < runs.size(); ++r)
     buttons += text("<button type=\"button\" disabled aria-pressed=\"true\" data-toggles=\"", r, "\">",
@@ -60,14 +60,14 @@ std::string run_buttons(std::span<const RunData> runs) {
   return "<div class=\"runs\" role=\"group\" aria-label=\"Runs shown in the charts\">\n" + buttons + "</div>\n";
 }
 
-std::string one_run(const RunData& run) {
+std::string one_run(const run::RunData& run) {
   return section("Curves", chart_section({&run, 1})) + section("Where a step's time goes", time_section({&run, 1})) +
          section("Speedup", speedup_section({&run, 1})) + section("Confusion", confusion_section(run)) +
          section("Samples", sample_section(run)) + section("Scenes", scene_section(run)) +
          section("Set-up", setup_section(run));
 }
 
-std::string details_of(const RunData& run, size_t number) {
+std::string details_of(const run::RunData& run, size_t number) {
   const auto part = [](const char* title, const std::string& body) {
     return body.empty() ? "" : text("<h3 class=\"muted\">", title, "</h3>\n", body);
   };
@@ -78,7 +78,7 @@ std::string details_of(const RunData& run, size_t number) {
               "</summary>\n<div class=\"card\">", subtitle(run), body, "</div></details>\n");
 }
 
-std::string several_runs(std::span<const RunData> runs) {
+std::string several_runs(std::span<const run::RunData> runs) {
   std::string details;
   for (size_t r = 0; r < runs.size(); ++r) details += details_of(runs[r], r);
   return run_buttons(runs) + section("Curves", chart_section(runs)) +
@@ -96,7 +96,7 @@ std::string swatch(int color, bool dashed) {
   return text("<span class=\"swatch", dashed ? " dashed" : "", " ink-", color % 8, "\"></span>");
 }
 
-std::string report_page(std::span<const RunData> runs) {
+std::string report_page(std::span<const run::RunData> runs) {
   require(!runs.empty(), "report", "got no runs, expected at least one folder, as in 'lockstep report runs/NAME'");
   const bool alone = runs.size() == 1;
   const std::string title = alone ? runs[0].name : text(runs.size(), " runs compared");

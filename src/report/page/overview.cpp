@@ -53,19 +53,19 @@ std::string shown(const std::optional<double>& value) {
 }
 
 // `units`: of the pace, of all runs shown; a run's own stands beside its figure where they differ.
-std::vector<Row> figures_of(const RunData& run, const std::string& units) {
+std::vector<Row> figures_of(const run::RunData& run, const std::string& units) {
   std::optional<double> seconds, pace;
   if (!run.metrics.empty()) seconds = run.metrics.back().seconds;
   if (run.summary && run.summary->seconds > 0) seconds = run.summary->seconds;
   pace = run.summary && run.summary->examples_per_second
              ? run.summary->examples_per_second
-             : final_figure(run, Split::train, &Metrics::examples_per_second);
-  const std::string own_unit = pace_units({&run, 1});
-  return {{"test accuracy", shown(final_figure(run, Split::test, &Metrics::accuracy))},
-          {"test mIoU", shown(final_figure(run, Split::test, &Metrics::mean_iou))},
-          {"test loss", shown(final_figure(run, Split::test, &Metrics::loss))},
-          {"train accuracy", shown(final_figure(run, Split::train, &Metrics::accuracy))},
-          {"train loss", shown(final_figure(run, Split::train, &Metrics::loss))},
+             : final_figure(run, run::Split::train, &run::Metrics::examples_per_second);
+  const std::string own_unit = run::pace_units({&run, 1});
+  return {{"test accuracy", shown(final_figure(run, run::Split::test, &run::Metrics::accuracy))},
+          {"test mIoU", shown(final_figure(run, run::Split::test, &run::Metrics::mean_iou))},
+          {"test loss", shown(final_figure(run, run::Split::test, &run::Metrics::loss))},
+          {"train accuracy", shown(final_figure(run, run::Split::train, &run::Metrics::accuracy))},
+          {"train loss", shown(final_figure(run, run::Split::train, &run::Metrics::loss))},
           {"time", seconds ? duration(*seconds) : ""},
           {units, pace ? short_number(*pace) + (own_unit == units ? "" : " " + own_unit) : ""},
           {"epochs", run.summary && run.summary->epochs > 0 ? compact(run.summary->epochs, 4) : ""},
@@ -77,9 +77,9 @@ std::string cell(const std::string& value, const char* kind = "n") {
               "</td>");
 }
 
-std::string comparison_row(const RunData& run, size_t number, const std::string& units,
+std::string comparison_row(const run::RunData& run, size_t number, const std::string& units,
                            const std::vector<bool>& known) {
-  const Summary none, &summary = run.summary ? *run.summary : none;
+  const run::Summary none, &summary = run.summary ? *run.summary : none;
   std::string row = text("<tr data-run=\"", number, "\"><th scope=\"row\" class=\"name\">",
                          swatch(static_cast<int>(number)), escape(run.name), "</th>");
   row += cell(summary.placement, "name") + cell(summary.replicas > 0 ? text(summary.replicas) : "");
@@ -93,7 +93,7 @@ std::string comparison_row(const RunData& run, size_t number, const std::string&
 }
 
 // A table of what differs: a row a name, a column a run.
-std::string difference_rows(std::span<const RunData> runs, const std::vector<Items>& items) {
+std::string difference_rows(std::span<const run::RunData> runs, const std::vector<Items>& items) {
   std::vector<std::string> names;
   std::map<std::string, std::vector<std::string>> values;
   for (size_t r = 0; r < runs.size(); ++r)
@@ -118,7 +118,7 @@ std::string difference_rows(std::span<const RunData> runs, const std::vector<Ite
 
 using NamesByHash = std::map<std::string, std::vector<std::string>>;
 
-NamesByHash names_by_hash(std::span<const RunData> runs) {
+NamesByHash names_by_hash(std::span<const run::RunData> runs) {
   NamesByHash names;
   for (const auto& run : runs)
     if (run.summary && !run.summary->hash.empty()) names[run.summary->hash].push_back(run.name);
@@ -127,7 +127,7 @@ NamesByHash names_by_hash(std::span<const RunData> runs) {
 
 // What runs with the same value promise to end with the same weights; empty of one that makes no promise. A run that
 // was stopped early has its weights from there.
-std::string promise_of(const Summary& summary) {
+std::string promise_of(const run::Summary& summary) {
   if (summary.recipe.empty() || summary.hash.empty()) return "";
   std::string promise = text(summary.recipe, " ", summary.steps);
   for (const auto& [name, value] : summary.fingerprint) promise += text("\n", name, " ", value);
@@ -135,8 +135,8 @@ std::string promise_of(const Summary& summary) {
 }
 
 // Runs that promise the same and did not keep it.
-NamesByHash broken_promises(std::span<const RunData> runs) {
-  std::map<std::string, std::vector<RunData>> alike;
+NamesByHash broken_promises(std::span<const run::RunData> runs) {
+  std::map<std::string, std::vector<run::RunData>> alike;
   for (const auto& run : runs)
     if (run.summary) alike[promise_of(*run.summary)].push_back({.name = run.name, .summary = run.summary});
   alike.erase("");
@@ -159,14 +159,15 @@ std::string list_of(const NamesByHash& names_by_hash) {
 
 }  // namespace
 
-std::optional<double> final_figure(const RunData& run, Split split, std::optional<double> Metrics::*measure) {
+std::optional<double> final_figure(const run::RunData& run, run::Split split,
+                                   std::optional<double> run::Metrics::*measure) {
   if (run.summary) {
-    const Summary& summary = *run.summary;
-    const bool train = split == Split::train;
+    const run::Summary& summary = *run.summary;
+    const bool train = split == run::Split::train;
     std::optional<double> value;
-    if (measure == &Metrics::loss) value = train ? summary.train_loss : summary.test_loss;
-    if (measure == &Metrics::accuracy) value = train ? summary.train_accuracy : summary.test_accuracy;
-    if (measure == &Metrics::mean_iou && !train) value = summary.test_mean_iou;
+    if (measure == &run::Metrics::loss) value = train ? summary.train_loss : summary.test_loss;
+    if (measure == &run::Metrics::accuracy) value = train ? summary.train_accuracy : summary.test_accuracy;
+    if (measure == &run::Metrics::mean_iou && !train) value = summary.test_mean_iou;
     if (value) return value;
   }
   for (auto line = run.metrics.rbegin(); line != run.metrics.rend(); ++line)
@@ -174,17 +175,17 @@ std::optional<double> final_figure(const RunData& run, Split split, std::optiona
   return std::nullopt;
 }
 
-std::string headline(const RunData& run) {
+std::string headline(const run::RunData& run) {
   std::string tiles;
-  for (const auto& [name, value] : figures_of(run, pace_units({&run, 1})))
+  for (const auto& [name, value] : figures_of(run, run::pace_units({&run, 1})))
     if (!value.empty())
       tiles += text("<div class=\"card tile\"><b>", escape(value), "</b><span>", escape(name), "</span></div>\n");
   if (tiles.empty()) return "<p class=\"card\">Nothing has been measured yet.</p>\n";
   return "<div class=\"tiles\">\n" + tiles + "</div>\n";
 }
 
-std::string comparison(std::span<const RunData> runs) {
-  const std::string units = pace_units(runs);
+std::string comparison(std::span<const run::RunData> runs) {
+  const std::string units = run::pace_units(runs);
   std::vector<bool> known;
   for (const auto& run : runs) {
     const auto figures = figures_of(run, units);
@@ -205,7 +206,7 @@ std::string comparison(std::span<const RunData> runs) {
       heading, "</tr></thead>\n<tbody>\n", rows, "</tbody>\n</table>\n</div>\n");
 }
 
-std::string verdict(std::span<const RunData> runs) {
+std::string verdict(std::span<const run::RunData> runs) {
   const NamesByHash broken = broken_promises(runs);
   if (!broken.empty())
     return text(
@@ -224,7 +225,7 @@ std::string verdict(std::span<const RunData> runs) {
               same.size() == 1 ? "<code>" + escape(same.begin()->first) + "</code>" : list_of(same), "</div>\n");
 }
 
-std::string differences(std::span<const RunData> runs) {
+std::string differences(std::span<const run::RunData> runs) {
   std::vector<Items> settings, fingerprints;
   for (const auto& run : runs) {
     settings.push_back(settings_of(run.config));

@@ -19,23 +19,24 @@ std::string page_script();
 std::string_view scene_script();
 
 /// A figure of the last line that has it, where the summary has none.
-std::optional<double> final_figure(const RunData& run, Split split, std::optional<double> Metrics::*measure);
+std::optional<double> final_figure(const run::RunData& run, run::Split split,
+                                   std::optional<double> run::Metrics::*measure);
 
-std::string headline(const RunData& run);
-std::string comparison(std::span<const RunData> runs);
+std::string headline(const run::RunData& run);
+std::string comparison(std::span<const run::RunData> runs);
 /// Whether runs of one recipe that ended with weights ended with the same ones; empty where none are alike.
-std::string verdict(std::span<const RunData> runs);
+std::string verdict(std::span<const run::RunData> runs);
 /// Configuration keys, and items of the fingerprint, that are not the same in all runs.
-std::string differences(std::span<const RunData> runs);
+std::string differences(std::span<const run::RunData> runs);
 
-std::string chart_section(std::span<const RunData> runs);
-std::string time_section(std::span<const RunData> runs);
-std::string speedup_section(std::span<const RunData> runs);
+std::string chart_section(std::span<const run::RunData> runs);
+std::string time_section(std::span<const run::RunData> runs);
+std::string speedup_section(std::span<const run::RunData> runs);
 
-std::string confusion_section(const RunData& run);
-std::string sample_section(const RunData& run);
-std::string scene_section(const RunData& run);
-std::string setup_section(const RunData& run);
+std::string confusion_section(const run::RunData& run);
+std::string sample_section(const run::RunData& run);
+std::string scene_section(const run::RunData& run);
+std::string setup_section(const run::RunData& run);
 
 /// <section> with a heading, or nothing around nothing. `title` is escaped here.
 std::string section(const std::string& title, const std::string& body);

@@ -27,7 +27,7 @@ int64_t row_sum(const std::vector<int64_t>& row) {
   return sum;
 }
 
-std::vector<Confused> worst_confusions(const Confusion& confusion) {
+std::vector<Confused> worst_confusions(const run::Confusion& confusion) {
   std::vector<Confused> all;
   for (size_t truth = 0; truth < confusion.classes.size(); ++truth) {
     const auto& row = confusion.counts[truth];
@@ -40,7 +40,7 @@ std::vector<Confused> worst_confusions(const Confusion& confusion) {
   return all;
 }
 
-std::string confused_list(const Confusion& confusion, const std::vector<Confused>& worst) {
+std::string confused_list(const run::Confusion& confusion, const std::vector<Confused>& worst) {
   if (worst.empty()) return "<p>Every example is in its class.</p>\n";
   std::string items;
   for (size_t i = 0; i < std::min(worst.size(), most_confusions); ++i) {
@@ -53,7 +53,7 @@ std::string confused_list(const Confusion& confusion, const std::vector<Confused
 }
 
 // Right ones by their share of the class; wrong ones against the worst, as they would be pale otherwise.
-std::string matrix_cell(const Confusion& confusion, size_t truth, size_t prediction, double worst) {
+std::string matrix_cell(const run::Confusion& confusion, size_t truth, size_t prediction, double worst) {
   const int64_t count = confusion.counts[truth][prediction];
   const double share =
       count == 0 ? 0 : static_cast<double>(count) / static_cast<double>(row_sum(confusion.counts[truth]));
@@ -64,7 +64,7 @@ std::string matrix_cell(const Confusion& confusion, size_t truth, size_t predict
               ": ", fixed(100 * share, 1), " %\">", count == 0 ? "" : text(count), "</td>");
 }
 
-std::string matrix(const Confusion& confusion, double worst) {
+std::string matrix(const run::Confusion& confusion, double worst) {
   std::string heading = "<td></td>", rows;
   for (const auto& name : confusion.classes) heading += text("<th scope=\"col\"><span>", escape(name), "</span></th>");
   for (size_t truth = 0; truth < confusion.classes.size(); ++truth) {
@@ -80,8 +80,10 @@ std::string matrix(const Confusion& confusion, double worst) {
 }
 
 /// Of each class the share of it that is found, or, of a segmentation, the intersection over the union.
-std::string class_table(const RunData& run, const Confusion& confusion) {
-  const auto segments = [](const Metrics& line) { return line.split == Split::test && !line.class_iou.empty(); };
+std::string class_table(const run::RunData& run, const run::Confusion& confusion) {
+  const auto segments = [](const run::Metrics& line) {
+    return line.split == run::Split::test && !line.class_iou.empty();
+  };
   const auto last = std::find_if(run.metrics.rbegin(), run.metrics.rend(), segments);
   const bool by_union = last != run.metrics.rend() && last->class_iou.size() == confusion.classes.size();
   std::string rows;
@@ -95,25 +97,25 @@ std::string class_table(const RunData& run, const Confusion& confusion) {
               ", by class</h3>\n<table class=\"shares\">", rows, "</table></div>\n");
 }
 
-std::string class_name(const Samples& samples, int number) {
+std::string class_name(const run::Samples& samples, int number) {
   return samples.classes.empty() ? text("class ", number) : samples.classes[number];
 }
 
-std::string sample_item(const Samples& samples, const Sample& sample) {
+std::string sample_item(const run::Samples& samples, const run::Sample& sample) {
   const std::string label = escape(class_name(samples, sample.label));
   const std::string prediction = escape(class_name(samples, sample.prediction));
   const bool right = sample.label == sample.prediction;
   const std::string sure = std::isfinite(sample.probability) ? text(" ", fixed(sample.probability, 2)) : "";
-  return text("<li><img alt=\"", label, "\" src=\"data:image/png;base64,", base64(encode_png(sample.image)), "\">",
-              label, "<br><span class=\"", right ? "good\">&#10003; " : "bad\">&#10007; ", right ? "right" : prediction,
-              sure, "</span></li>\n");
+  return text("<li><img alt=\"", label, "\" src=\"data:image/png;base64,", run::base64(run::encode_png(sample.image)),
+              "\">", label, "<br><span class=\"", right ? "good\">&#10003; " : "bad\">&#10007; ",
+              right ? "right" : prediction, sure, "</span></li>\n");
 }
 
 }  // namespace
 
-std::string confusion_section(const RunData& run) {
+std::string confusion_section(const run::RunData& run) {
   if (!run.confusion || run.confusion->classes.empty()) return "";
-  const Confusion& confusion = *run.confusion;
+  const run::Confusion& confusion = *run.confusion;
   const auto worst = worst_confusions(confusion);
   double most = 0;
   for (const auto& pair : worst) most = std::max(most, pair.share);
@@ -127,7 +129,7 @@ std::string confusion_section(const RunData& run) {
       matrix(confusion, most), "</div>\n", class_table(run, confusion), list, "</div>\n");
 }
 
-std::string sample_section(const RunData& run) {
+std::string sample_section(const run::RunData& run) {
   const auto& samples = run.samples.samples;
   if (samples.empty()) return "";
   std::string items;
@@ -138,7 +140,7 @@ std::string sample_section(const RunData& run) {
   return "<div class=\"card\"><ul class=\"samples\">\n" + items + "</ul>" + rest + "</div>\n";
 }
 
-std::string setup_section(const RunData& run) {
+std::string setup_section(const run::RunData& run) {
   std::string cards;
   if (!run.config.empty())
     cards += "<div class=\"card\"><h3>Configuration</h3>\n<pre tabindex=\"0\">" + escape(run.config) + "</pre></div>\n";

@@ -14,33 +14,33 @@ namespace {
 
 constexpr int picture_height = 300;
 
-Rgb colour_of(uint8_t label) {
-  return class_colour(label == Scene::kUnknown ? -1 : label);
+run::Rgb colour_of(uint8_t label) {
+  return class_colour(label == run::Scene::kUnknown ? -1 : label);
 }
 
-std::string hex(const Rgb& colour) {
+std::string hex(const run::Rgb& colour) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out = "#";
   for (const uint8_t part : colour) out += {digits[part >> 4], digits[part & 15]};
   return out;
 }
 
-std::string picture(const Scene& scene, const std::vector<uint8_t>& labels, const char* what) {
+std::string picture(const run::Scene& scene, const std::vector<uint8_t>& labels, const char* what) {
   std::vector<std::array<float, 3>> points;
   for (const auto& [x, y, z] : scene.voxels)
     points.push_back({static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)});
-  std::vector<Rgb> colours;
+  std::vector<run::Rgb> colours;
   for (const uint8_t label : labels) colours.push_back(colour_of(label));
-  const Image image = draw_cloud(points, colours, scene.mark, picture_height);
+  const run::Image image = draw_cloud(points, colours, scene.mark, picture_height);
   return text("<figure><img alt=\"Scene ", scene.id, ", ", what, "\" src=\"data:image/png;base64,",
-              base64(encode_png(image)), "\"><figcaption>", what, "</figcaption></figure>\n");
+              run::base64(run::encode_png(image)), "\"><figcaption>", what, "</figcaption></figure>\n");
 }
 
 // "93.1 % of its voxels right"; empty where no class is known.
-std::string found(const Scene& scene) {
+std::string found(const run::Scene& scene) {
   size_t known = 0, right = 0;
   for (size_t i = 0; i < scene.labels.size(); ++i) {
-    known += scene.labels[i] != Scene::kUnknown;
+    known += scene.labels[i] != run::Scene::kUnknown;
     right += scene.labels[i] == scene.predictions[i];
   }
   return known == 0
@@ -48,13 +48,13 @@ std::string found(const Scene& scene) {
              : fixed(100 * static_cast<double>(right) / static_cast<double>(known), 1) + " % of the voxels right";
 }
 
-std::string scene_item(const Scene& scene) {
+std::string scene_item(const run::Scene& scene) {
   const std::string name = text("Scene ", scene.id);
   return text("<li data-name=\"", name, "\" data-found=\"", found(scene), "\" data-mark=\"", compact(scene.mark, 4),
-              "\" data-voxels=\"", packed(scene.voxels), "\" data-truth=\"", packed(scene.labels),
-              "\" data-prediction=\"", packed(scene.predictions), "\" data-colour=\"", packed(scene.colours), "\"><h3>",
-              name, " <span class=\"muted\">", found(scene), "</span></h3>\n", picture(scene, scene.labels, "truth"),
-              picture(scene, scene.predictions, "prediction"), "</li>\n");
+              "\" data-voxels=\"", run::packed(scene.voxels), "\" data-truth=\"", run::packed(scene.labels),
+              "\" data-prediction=\"", run::packed(scene.predictions), "\" data-colour=\"", run::packed(scene.colours),
+              "\"><h3>", name, " <span class=\"muted\">", found(scene), "</span></h3>\n",
+              picture(scene, scene.labels, "truth"), picture(scene, scene.predictions, "prediction"), "</li>\n");
 }
 
 std::string legend_item(const std::string& name, uint8_t label) {
@@ -65,23 +65,23 @@ std::string legend_item(const std::string& name, uint8_t label) {
 std::string legend(const std::vector<std::string>& classes) {
   std::string items;
   for (size_t c = 0; c < classes.size(); ++c) items += legend_item(classes[c], static_cast<uint8_t>(c));
-  return "<ul class=\"legend\">\n" + items + legend_item("unknown", Scene::kUnknown) + "</ul>\n";
+  return "<ul class=\"legend\">\n" + items + legend_item("unknown", run::Scene::kUnknown) + "</ul>\n";
 }
 
 /// The colours of classes 0, 1, ... and of the unknown one, for the script.
 std::string palette(size_t classes) {
-  std::vector<Rgb> colours;
+  std::vector<run::Rgb> colours;
   for (size_t c = 0; c < classes; ++c) colours.push_back(colour_of(static_cast<uint8_t>(c)));
-  colours.push_back(colour_of(Scene::kUnknown));
-  return packed(colours);
+  colours.push_back(colour_of(run::Scene::kUnknown));
+  return run::packed(colours);
 }
 
 }  // namespace
 
-std::string scene_section(const RunData& run) {
+std::string scene_section(const run::RunData& run) {
   if (run.scenes.scenes.empty()) return "";
   std::string items;
-  for (const Scene& scene : run.scenes.scenes) items += scene_item(scene);
+  for (const run::Scene& scene : run.scenes.scenes) items += scene_item(scene);
   return text("<div class=\"card scenes\" data-palette=\"", palette(run.scenes.classes.size()), "\">\n<ul>\n", items,
               "</ul>\n", legend(run.scenes.classes), "</div>\n");
 }

@@ -128,10 +128,10 @@ EventWriter::~EventWriter() {
 }
 
 void EventWriter::write(std::string_view event) {
-  require(write_all(fd_, tf_record(event)), "EventWriter", file_, ": ", std::strerror(errno));
+  require(run::write_all(fd_, tf_record(event)), "EventWriter", file_, ": ", std::strerror(errno));
 }
 
-void EventWriter::metrics(const Metrics& line) {
+void EventWriter::metrics(const run::Metrics& line) {
   Message summary;
   const std::string split = std::string("/") + to_string(line.split);
   const auto add = [&](const std::string& tag, const std::optional<double>& value) {
@@ -144,7 +144,7 @@ void EventWriter::metrics(const Metrics& line) {
   add("lr", line.lr);
   add(pace_tag_ + split, line.examples_per_second);
   add("gradient_norm", line.gradient_norm);
-  for (const auto& [name, member] : phase_members)
+  for (const auto& [name, member] : run::phase_members)
     if (line.phases) add(std::string("seconds/") + name, *line.phases.*member);
   write(event_at(line.step.value_or(0)).message(5, summary).bytes());
 }
@@ -161,9 +161,9 @@ void EventWriter::text(std::string_view tag, int64_t step, std::string_view mark
   write(summary_event(step, value_of(tag).message(8, tensor).message(9, metadata)));
 }
 
-void EventWriter::image(std::string_view tag, int64_t step, const Image& image) {
+void EventWriter::image(std::string_view tag, int64_t step, const run::Image& image) {
   Message picture;
-  picture.integer(1, image.height).integer(2, image.width).integer(3, image.channels).bytes(4, encode_png(image));
+  picture.integer(1, image.height).integer(2, image.width).integer(3, image.channels).bytes(4, run::encode_png(image));
   write(summary_event(step, value_of(tag).message(4, picture)));
 }
 

@@ -100,7 +100,7 @@ class Progress::Display {
   }
 
  private:
-  static void write_all_or_drop(int fd, const std::string& bytes) { static_cast<void>(write_all(fd, bytes)); }
+  static void write_all_or_drop(int fd, const std::string& bytes) { static_cast<void>(run::write_all(fd, bytes)); }
 
   void draw() { write_all_or_drop(options_.fd, line_start + bar_ + erase_rest); }
 

@@ -14,14 +14,14 @@ namespace lockstep::report {
 namespace {
 
 using Points = std::vector<std::array<float, 3>>;
-constexpr Rgb kRed{255, 0, 0}, kGreen{0, 255, 0}, kBlue{0, 0, 255}, kWhite{255, 255, 255};
+constexpr run::Rgb kRed{255, 0, 0}, kGreen{0, 255, 0}, kBlue{0, 0, 255}, kWhite{255, 255, 255};
 
-Rgb pixel(const Image& image, int x, int y) {
+run::Rgb pixel(const run::Image& image, int x, int y) {
   const auto* at = image.pixels.data() + 3 * (static_cast<size_t>(y) * image.width + x);
   return {at[0], at[1], at[2]};
 }
 
-int64_t count(const Image& image, const Rgb& colour, int left, int right) {
+int64_t count(const run::Image& image, const run::Rgb& colour, int left, int right) {
   int64_t found = 0;
   for (int y = 0; y < image.height; ++y)
     for (int x = left; x < right; ++x) found += pixel(image, x, y) == colour ? 1 : 0;
@@ -31,8 +31,8 @@ int64_t count(const Image& image, const Rgb& colour, int left, int right) {
 /// Green stands above red in one corner; blue is at the top and left out.
 TEST(CloudView, ShowsWhatIsNearestOnTheLeftFromAbove) {
   const Points points{{0, 0, 0}, {0, 0, 0.5F}, {1, 1, 1}};
-  const std::vector<Rgb> colours{kRed, kGreen, kBlue};
-  const Image image = draw_cloud(points, colours, 0.1, 101);
+  const std::vector<run::Rgb> colours{kRed, kGreen, kBlue};
+  const run::Image image = draw_cloud(points, colours, 0.1, 101);
   ASSERT_EQ(image.width, 202);
   ASSERT_EQ(image.height, 101);
   EXPECT_EQ(pixel(image, 2, 98), kGreen);
@@ -46,13 +46,13 @@ TEST(CloudView, ShowsWhatIsNearestOnTheLeftFromAbove) {
 
 TEST(CloudView, TakesACloudWithoutPointsAndPointsOfAnySize) {
   EXPECT_EQ(count(draw_cloud({}, {}, 0.1, 10), kWhite, 0, 20), 200);
-  const Image dots = draw_cloud(Points{{0, 0, 0}, {5, 3, 0}}, std::vector<Rgb>{kRed, kRed}, 0, 50);
+  const run::Image dots = draw_cloud(Points{{0, 0, 0}, {5, 3, 0}}, std::vector<run::Rgb>{kRed, kRed}, 0, 50);
   EXPECT_EQ(count(dots, kRed, 0, 50), 2);
-  EXPECT_EQ(count(draw_cloud(Points{{1, 1, 1}}, std::vector<Rgb>{kRed}, 100, 20), kRed, 0, 20), 400);
+  EXPECT_EQ(count(draw_cloud(Points{{1, 1, 1}}, std::vector<run::Rgb>{kRed}, 100, 20), kRed, 0, 20), 400);
 }
 
 TEST(CloudView, ColoursTellClassesApart) {
-  std::set<Rgb> colours;
+  std::set<run::Rgb> colours;
   for (int64_t label = -1; label < 20; ++label) colours.insert(class_colour(label));
   EXPECT_EQ(colours.size(), 21);
   EXPECT_THROW(draw_cloud(Points{{0, 0, 0}}, {}, 1), Error);

@@ -17,14 +17,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-RunData run_of(const std::string& name, int epochs) {
-  RunData run{.name = name};
+run::RunData run_of(const std::string& name, int epochs) {
+  run::RunData run{.name = name};
   for (int epoch = 1; epoch <= epochs; ++epoch)
-    for (const Split split : {Split::train, Split::test})
+    for (const run::Split split : {run::Split::train, run::Split::test})
       run.metrics.push_back({.step = epoch * 10,
                              .epoch = epoch,
                              .split = split,
-                             .loss = (split == Split::train ? 1. : 2.) / epoch,
+                             .loss = (split == run::Split::train ? 1. : 2.) / epoch,
                              .accuracy = 1 - 1. / epoch,
                              .seconds = epoch * 1.});
   return run;
@@ -37,7 +37,7 @@ std::vector<std::string> names_of(const Figure& figure) {
 }
 
 TEST(Curves, OfOneRunAreTrainAndTest) {
-  const RunData run = run_of("a", 3);
+  const run::RunData run = run_of("a", 3);
   const Figure loss = loss_figure({&run, 1});
   EXPECT_THAT(names_of(loss), ElementsAre("train", "test"));
   EXPECT_THAT(loss.series[0].y, ElementsAre(1, 0.5, 1 / 3.));
@@ -48,7 +48,7 @@ TEST(Curves, OfOneRunAreTrainAndTest) {
 }
 
 TEST(Curves, OfSeveralRunsHaveAColourARun) {
-  const RunData runs[] = {run_of("a", 2), run_of("b", 2)};
+  const run::RunData runs[] = {run_of("a", 2), run_of("b", 2)};
   const Figure accuracy = accuracy_figure(runs);
   EXPECT_THAT(names_of(accuracy), ElementsAre("a, train", "a, test", "b, train", "b, test"));
   EXPECT_EQ(accuracy.series[0].color, accuracy.series[1].color);
@@ -58,7 +58,7 @@ TEST(Curves, OfSeveralRunsHaveAColourARun) {
 }
 
 TEST(Curves, CountStepsWhereALineDoesNotKnowItsEpoch) {
-  RunData run = run_of("a", 2);
+  run::RunData run = run_of("a", 2);
   run.metrics[0].epoch.reset();
   const Figure loss = loss_figure({&run, 1});
   EXPECT_EQ(loss.x.label, "step");
@@ -66,7 +66,7 @@ TEST(Curves, CountStepsWhereALineDoesNotKnowItsEpoch) {
 }
 
 TEST(Curves, HaveNoSeriesForWhatWasNotMeasured) {
-  const RunData run = run_of("a", 2);
+  const run::RunData run = run_of("a", 2);
   EXPECT_THAT(learning_rate_figure({&run, 1}).series, IsEmpty());
   EXPECT_THAT(throughput_figure({&run, 1}).series, IsEmpty());
   EXPECT_THAT(gradient_norm_figure({&run, 1}).series, IsEmpty());
@@ -76,9 +76,9 @@ TEST(Curves, HaveNoSeriesForWhatWasNotMeasured) {
 }
 
 TEST(Curves, AddUpToTheTimeOfAStep) {
-  RunData run{.name = "a"};
+  run::RunData run{.name = "a"};
   for (int step = 1; step <= 120; ++step)
-    run.metrics.push_back({.step = step, .phases = Phases{.data = 0.001, .forward = 0.004, .wait = step * 1e-4}});
+    run.metrics.push_back({.step = step, .phases = run::Phases{.data = 0.001, .forward = 0.004, .wait = step * 1e-4}});
   const Figure figure = phases_figure(run);
   ASSERT_THAT(figure.series, SizeIs(6));
   EXPECT_TRUE(figure.stacked);
@@ -90,7 +90,8 @@ TEST(Curves, AddUpToTheTimeOfAStep) {
 }
 
 TEST(Curves, OfSpeedupHaveALineABatchSizeAndTheIdeal) {
-  const SpeedupRow rows[] = {{4, 8, 0.3, 2.5}, {1, 8, 0.9, 1}, {2, 8, 0.5, 1.8}, {1, 16, 1.5, 1}, {4, 16, 0.4, 3.6}};
+  const run::SpeedupRow rows[] = {
+      {4, 8, 0.3, 2.5}, {1, 8, 0.9, 1}, {2, 8, 0.5, 1.8}, {1, 16, 1.5, 1}, {4, 16, 0.4, 3.6}};
   const Figure figure = speedup_figure(rows);
   EXPECT_THAT(names_of(figure), ElementsAre("batch 8", "batch 16", "ideal"));
   EXPECT_THAT(figure.series[0].x, ElementsAre(1, 2, 4));
@@ -102,13 +103,13 @@ TEST(Curves, OfSpeedupHaveALineABatchSizeAndTheIdeal) {
 
 TEST(CurvesFiles, AreReplacedAsTheRunGoesOn) {
   const TemporaryFolder folder;
-  const RunFolder files{folder.path()};
+  const run::Folder files{folder.path()};
   std::string before;
   for (const int epochs : {0, 1, 2, 10}) {
     write_curves(files, run_of("a", epochs).metrics);
-    const Image image = decode_png(read_file(files.curves_png()), "curves.png");
+    const run::Image image = run::decode_png(run::read_file(files.curves_png()), "curves.png");
     EXPECT_EQ(image.width, 2 * 480 * 2);
-    const std::string svg = read_file(files.curves_svg());
+    const std::string svg = run::read_file(files.curves_svg());
     EXPECT_THAT(svg, HasSubstr(epochs == 0 ? "nothing measured yet" : "data-series=\"test\""));
     EXPECT_NE(svg, before);
     before = svg;

@@ -26,7 +26,7 @@ using testing::Not;
 constexpr FigureSize size{400, 300};
 const Rect area{0, 0, 400, 300};
 
-std::array<uint8_t, 3> pixel(const Image& image, double x, double y) {
+std::array<uint8_t, 3> pixel(const run::Image& image, double x, double y) {
   const size_t at = (static_cast<size_t>(y) * image.width + static_cast<size_t>(x)) * 3;
   return {image.pixels[at], image.pixels[at + 1], image.pixels[at + 2]};
 }
@@ -70,11 +70,11 @@ TEST(FigureAsPicture, HasAGapWhereAValueIsNoNumber) {
 
 TEST(FigureAsPicture, IsTheSameEveryTimeAndAsLargeAsAsked) {
   const Figure figures[] = {flat_line(), flat_line()};
-  const Image image = to_image(figures, size, Theme::dark, 1.5);
+  const run::Image image = to_image(figures, size, Theme::dark, 1.5);
   EXPECT_EQ(image.width, 1200);
   EXPECT_EQ(image.height, 450);
   EXPECT_EQ(image, to_image(figures, size, Theme::dark, 1.5));
-  EXPECT_EQ(decode_png(encode_png(image), "test"), image);
+  EXPECT_EQ(run::decode_png(run::encode_png(image), "test"), image);
 }
 
 TEST(FigureAsPicture, StacksAreasOnTopOfEachOther) {
@@ -105,10 +105,10 @@ TEST(StrokeFont, DrawsEveryPrintableCharacterDifferently) {
   for (char c = '!'; c <= '~'; ++c) {
     RasterCanvas canvas(30, 30, Theme::light, 2);
     canvas.text({8, 20}, std::string_view(&c, 1), {16});
-    EXPECT_TRUE(pictures.insert(encode_png(canvas.image())).second) << c;
+    EXPECT_TRUE(pictures.insert(run::encode_png(canvas.image())).second) << c;
   }
   RasterCanvas blank(30, 30, Theme::light, 2);
-  EXPECT_EQ(pictures.count(encode_png(blank.image())), 0u);
+  EXPECT_EQ(pictures.count(run::encode_png(blank.image())), 0u);
 }
 
 TEST(StrokeFont, ReadsUtf8AndShowsABoxForWhatItLacks) {

@@ -97,7 +97,7 @@ onload = () => {
     seen.prediction = press('prediction');
     seen.pressed = all('.choice button[aria-pressed=true]').map(e => e.textContent);
     seen.colours = Object.keys(press('colour')).length;
-    seen.other = press('Scene 7');
+    seen.other = press('run::Scene 7');
     seen.before = press('truth');
     at('pointerdown', 1, 100, 100);
     seen.turned = at('pointermove', 1, 180, 100);
@@ -143,16 +143,16 @@ class Browser : public testing::Test {
   // What the page's script, or the policy against foreign ones, complains of.
   std::vector<std::string> complaints() const {
     std::vector<std::string> lines;
-    std::istringstream log(read_file(folder / "log"));
+    std::istringstream log(run::read_file(folder / "log"));
     for (std::string line; std::getline(log, line);)
       if (line.find("CONSOLE") != std::string::npos) lines.push_back(line);
     return lines;
   }
 
-  json look_at(std::span<const RunData> runs, int width, std::string page = probe, const std::string& flags = "") {
-    write_file_atomically(folder / "report.html", report_page(runs));
+  json look_at(std::span<const run::RunData> runs, int width, std::string page = probe, const std::string& flags = "") {
+    run::write_file_atomically(folder / "report.html", report_page(runs));
     page.replace(page.find("WIDTH"), 5, std::to_string(width));
-    write_file_atomically(folder / "probe.html", page);
+    run::write_file_atomically(folder / "probe.html", page);
     const std::string dom =
         start(flags + " --dump-dom --virtual-time-budget=10000 --window-size=1600,1000", "probe.html");
     const std::string mark = "<pre id=\"seen\">";
@@ -165,25 +165,25 @@ class Browser : public testing::Test {
     return json::parse(seen, nullptr, false);
   }
 
-  Image photograph(std::span<const RunData> runs, int width, bool dark) {
-    write_file_atomically(folder / "report.html", report_page(runs));
+  run::Image photograph(std::span<const run::RunData> runs, int width, bool dark) {
+    run::write_file_atomically(folder / "report.html", report_page(runs));
     start("--screenshot='" + (folder / "shot.png").string() + "' --window-size=" + std::to_string(width) + ",900" +
               (dark ? " --force-dark-mode" : ""),
           "report.html");
-    return decode_png(read_file(folder / "shot.png"), "shot.png");
+    return run::decode_png(run::read_file(folder / "shot.png"), "shot.png");
   }
 
   std::string program;
   const TemporaryFolder folder;
 };
 
-std::vector<RunData> three_runs() {
+std::vector<run::RunData> three_runs() {
   return {example_run("lenet"), example_run("<script>document.title = 'taken over'</script>", "2 processes x 1 thread"),
           example_run("a-long-name-without-any-place-to-break-it-that-goes-on-and-on-and-on", "1 thread", 'b')};
 }
 
 TEST_F(Browser, FitsOneRunOnAPhone) {
-  const RunData run = example_run("lenet");
+  const run::RunData run = example_run("lenet");
   const json seen = look_at({&run, 1}, 375);
   EXPECT_EQ(seen["title"], "lenet - Lockstep");
   EXPECT_EQ(seen["scrollWidth"], 375);
@@ -208,7 +208,7 @@ TEST_F(Browser, FitsSeveralRunsOnAPhoneWhateverTheyAreCalled) {
 }
 
 TEST_F(Browser, UsesTheWidthOfADesk) {
-  const RunData run = example_run("lenet");
+  const run::RunData run = example_run("lenet");
   const json seen = look_at({&run, 1}, 1280);
   EXPECT_EQ(seen["scrollWidth"], 1280);
   EXPECT_EQ(seen["outside"], json::array());
@@ -217,7 +217,7 @@ TEST_F(Browser, UsesTheWidthOfADesk) {
 }
 
 TEST_F(Browser, ShowsTheValuesUnderThePointer) {
-  const RunData run = example_run("lenet");
+  const run::RunData run = example_run("lenet");
   for (const int width : {375, 1280}) {
     const json seen = look_at({&run, 1}, width);
     ASSERT_EQ(seen["tip"].size(), 3u) << seen;
@@ -236,10 +236,10 @@ TEST_F(Browser, HidesARunAtAClickAndShowsItAtTheNext) {
 }
 
 TEST_F(Browser, PaintsLightAndDark) {
-  const RunData run = example_run("lenet");
+  const run::RunData run = example_run("lenet");
   for (const int width : {500, 1280})
     for (const bool dark : {false, true}) {
-      const Image shot = photograph({&run, 1}, width, dark);
+      const run::Image shot = photograph({&run, 1}, width, dark);
       const auto at = [&](size_t i) { return std::array{shot.pixels[i], shot.pixels[i + 1], shot.pixels[i + 2]}; };
       const auto page = at((static_cast<size_t>(shot.width) * 5 + 5) * shot.channels);
       EXPECT_THAT(page, dark ? ElementsAre(0x0d, 0x11, 0x17) : ElementsAre(0xf5, 0xf6, 0xf8)) << width;
@@ -263,7 +263,7 @@ int painted(const json& colours) {
 }
 
 TEST_F(Browser, ShowsScenesThatCanBeTurned) {
-  const RunData run = example_cloud_run("minkunet14a");
+  const run::RunData run = example_cloud_run("minkunet14a");
   for (const int width : {375, 1280}) {
     const json seen = look_at({&run, 1}, width, scene_probe, "--enable-unsafe-swiftshader");
     ASSERT_EQ(seen["canvas"], true) << seen;
@@ -297,7 +297,7 @@ TEST_F(Browser, ShowsScenesThatCanBeTurned) {
 }
 
 TEST_F(Browser, KeepsThePicturesOfScenesWhereWebGlIsMissing) {
-  const RunData run = example_cloud_run("minkunet14a");
+  const run::RunData run = example_cloud_run("minkunet14a");
   const json seen = look_at({&run, 1}, 375, scene_probe, "--disable-3d-apis");
   EXPECT_EQ(seen["canvas"], false) << seen;
   EXPECT_EQ(seen["pictures"], 4);
@@ -305,11 +305,11 @@ TEST_F(Browser, KeepsThePicturesOfScenesWhereWebGlIsMissing) {
 }
 
 TEST_F(Browser, RunsNoScriptButThePagesOwn) {
-  const RunData run = example_run("lenet");
+  const run::RunData run = example_run("lenet");
   std::string page = report_page({&run, 1});
   page.insert(page.find("</main>"),
               "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='y'\">");
-  write_file_atomically(folder / "report.html", page);
+  run::write_file_atomically(folder / "report.html", page);
   EXPECT_THAT(start("--dump-dom --virtual-time-budget=3000", "report.html"),
               HasSubstr("<title>lenet - Lockstep</title>"));
   EXPECT_THAT(complaints(), Not(IsEmpty()));  // the browser says what it refused

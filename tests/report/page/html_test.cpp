@@ -18,7 +18,7 @@ using test::error_of;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string page_of(const RunData& run) {
+std::string page_of(const run::RunData& run) {
   return report_page({&run, 1});
 }
 
@@ -35,7 +35,7 @@ TEST(ReportPage, OfOneRunShowsAllThatItHolds) {
 }
 
 TEST(ReportPage, ShowsScenesAsPicturesWithALegend) {
-  const RunData run = example_cloud_run("minkunet14a");
+  const run::RunData run = example_cloud_run("minkunet14a");
   const std::string page = page_of(run);
   // 900 voxels of the floor, of which the class of 30 is unknown, one above it, 180 of a box, of which half are found.
   for (const char* part : {">Scenes<", "data-name=\"Scene 7\"", "91.4 % of the voxels right", "&lt;b&gt;box&lt;/b&gt;",
@@ -46,10 +46,10 @@ TEST(ReportPage, ShowsScenesAsPicturesWithALegend) {
 }
 
 TEST(ReportPage, TellsTheUnionsOfASegmentation) {
-  RunData run = example_run("rooms");
+  run::RunData run = example_run("rooms");
   EXPECT_THAT(page_of(run), HasSubstr(">Found, by class<"));
   EXPECT_THAT(page_of(run), Not(HasSubstr("mIoU")));
-  Metrics line{.split = Split::test, .mean_iou = 0.8125};
+  run::Metrics line{.split = run::Split::test, .mean_iou = 0.8125};
   line.class_iou.assign(run.confusion->classes.size(), 0.375);
   line.class_iou[0] = std::nan("");  // does not occur
   run.metrics.push_back(line);
@@ -60,12 +60,12 @@ TEST(ReportPage, TellsTheUnionsOfASegmentation) {
 }
 
 TEST(ReportPage, NamesWhatARunCountsASecond) {
-  const RunData images = example_run("lenet"), clouds = example_cloud_run("minkunet14a");
+  const run::RunData images = example_run("lenet"), clouds = example_cloud_run("minkunet14a");
   EXPECT_THAT(page_of(images), HasSubstr("<b>14.3k</b><span>examples/s</span>"));
   EXPECT_THAT(page_of(clouds), HasSubstr("<b>14.3k</b><span>voxels/s</span>"));
   EXPECT_THAT(page_of(clouds), HasSubstr("<h3>Throughput</h3><span class=\"muted\">voxels/s</span>"));
   EXPECT_THAT(page_of(clouds), Not(HasSubstr("examples/s")));
-  const RunData alike[] = {clouds, clouds}, mixed[] = {images, clouds};
+  const run::RunData alike[] = {clouds, clouds}, mixed[] = {images, clouds};
   EXPECT_THAT(report_page(alike), HasSubstr(">voxels/s</th>"));
   EXPECT_THAT(report_page(alike), HasSubstr("<td class=\"n\">14.3k</td>"));
   EXPECT_THAT(report_page(mixed), HasSubstr(">examples/s, voxels/s</th>"));
@@ -81,15 +81,15 @@ TEST(ReportPage, NeedsNothingFromOutside) {
 
 TEST(ReportPage, ShowsWhateverARunIsCalledAsText) {
   const std::string evil = "<script>alert('1')</script>\"&";
-  RunData run = example_run(evil, evil);
+  run::RunData run = example_run(evil, evil);
   run.config = "name = \"" + evil + "\"";
   run.summary->model = run.summary->dataset = run.summary->state = run.summary->hash = evil;
   run.summary->fingerprint = {{evil, evil}};
   for (auto& name : run.confusion->classes) name.insert(0, evil);
   for (auto& name : run.samples.classes) name.insert(0, evil);
-  run.summary->speedup = {{1, 8, 0.1, 1, Phases{.forward = 0.1}}};
-  const RunData other = example_run("</title><img src=x onerror=alert(2)>", "1 thread", 'b');
-  const RunData runs[] = {run, other};
+  run.summary->speedup = {{1, 8, 0.1, 1, run::Phases{.forward = 0.1}}};
+  const run::RunData other = example_run("</title><img src=x onerror=alert(2)>", "1 thread", 'b');
+  const run::RunData runs[] = {run, other};
   for (const std::string& page : {page_of(run), report_page(runs)}) {
     EXPECT_EQ(occurrences(page, "<script"), 1);  // our own
     EXPECT_EQ(occurrences(page, "</script"), 1);
@@ -101,7 +101,7 @@ TEST(ReportPage, ShowsWhateverARunIsCalledAsText) {
 }
 
 TEST(ReportPage, SaysThatRunsEndedWithTheSameWeights) {
-  const RunData runs[] = {example_run("one"), example_run("two", "2 processes x 1 thread")};
+  const run::RunData runs[] = {example_run("one"), example_run("two", "2 processes x 1 thread")};
   const std::string page = report_page(runs);
   EXPECT_THAT(page, HasSubstr("2 runs compared"));
   EXPECT_THAT(page, HasSubstr("Identical."));
@@ -112,8 +112,8 @@ TEST(ReportPage, SaysThatRunsEndedWithTheSameWeights) {
 }
 
 TEST(ReportPage, WarnsWhereRunsOfOneRecipeEndedInDifferentWeights) {
-  RunData runs[] = {example_run("one"), example_run("two", "2 threads", 'b'), example_run("three"),
-                    example_run("four", "2 threads", 'c')};
+  run::RunData runs[] = {example_run("one"), example_run("two", "2 threads", 'b'), example_run("three"),
+                         example_run("four", "2 threads", 'c')};
   runs[3].summary->recipe = std::string(64, 'f');
   const std::string page = report_page(runs);
   EXPECT_THAT(page, HasSubstr("Not the same weights."));
@@ -124,14 +124,15 @@ TEST(ReportPage, WarnsWhereRunsOfOneRecipeEndedInDifferentWeights) {
 }
 
 TEST(ReportPage, ExpectsTheSameWeightsOfNoOtherRuns) {
-  using Change = void (*)(Summary&);
+  using Change = void (*)(run::Summary&);
   const Change changes[] = {
-      [](Summary& other) { other.recipe = std::string(64, 'f'); }, [](Summary& other) { other.recipe.clear(); },
-      [](Summary& other) { other.fingerprint[3].second = "avx2"; },
-      [](Summary& other) { other.steps = 100; },  // stopped early
+      [](run::Summary& other) { other.recipe = std::string(64, 'f'); },
+      [](run::Summary& other) { other.recipe.clear(); },
+      [](run::Summary& other) { other.fingerprint[3].second = "avx2"; },
+      [](run::Summary& other) { other.steps = 100; },  // stopped early
   };
   for (const Change change : changes) {
-    RunData runs[] = {example_run("one"), example_run("two", "2 threads", 'b'), example_run("three")};
+    run::RunData runs[] = {example_run("one"), example_run("two", "2 threads", 'b'), example_run("three")};
     change(*runs[1].summary);
     runs[1].config += "momentum = 0.9\n";
     const std::string page = report_page(runs);
@@ -143,18 +144,18 @@ TEST(ReportPage, ExpectsTheSameWeightsOfNoOtherRuns) {
 }
 
 TEST(ReportPage, SaysNothingOfWeightsThatOnlyOneRunHas) {
-  RunData runs[] = {example_run("one"), example_run("two")};
+  run::RunData runs[] = {example_run("one"), example_run("two")};
   runs[1].summary->hash.clear();
   EXPECT_THAT(report_page(runs), Not(HasSubstr("id=\"verdict\"")));
 }
 
 TEST(ReportPage, LeavesOutWhatARunDoesNotHold) {
-  RunData run = example_run("bare");
+  run::RunData run = example_run("bare");
   run.summary.reset();
   run.confusion.reset();
   run.samples = {};
   run.config.clear();
-  std::erase_if(run.metrics, [](const Metrics& line) { return line.split == Split::test; });
+  std::erase_if(run.metrics, [](const run::Metrics& line) { return line.split == run::Split::test; });
   for (auto& line : run.metrics) line = {.step = line.step, .loss = line.loss, .seconds = line.seconds};
   const std::string page = page_of(run);
   EXPECT_THAT(page, HasSubstr("<h3>Loss"));
@@ -176,7 +177,7 @@ TEST(ReportPage, OfOneLineShowsItAsAPoint) {
 }
 
 TEST(ReportPage, StandsALossThatIsNoNumber) {
-  RunData run = example_run("nan");
+  run::RunData run = example_run("nan");
   for (auto& line : run.metrics) line.loss = std::nan("");
   run.summary->train_loss = run.summary->test_loss = std::nan("");
   const std::string page = page_of(run);
@@ -185,8 +186,8 @@ TEST(ReportPage, StandsALossThatIsNoNumber) {
 }
 
 TEST(ReportPage, ShowsSpeedupAndWhereTheTimeWent) {
-  RunData run = example_run("fast");
-  run.summary->speedup = {{1, 256, 0.033, 1, Phases{.data = 0.003, .forward = 0.03}}, {2, 256, 0.0172, 1.92, {}}};
+  run::RunData run = example_run("fast");
+  run.summary->speedup = {{1, 256, 0.033, 1, run::Phases{.data = 0.003, .forward = 0.03}}, {2, 256, 0.0172, 1.92, {}}};
   const std::string page = page_of(run);
   EXPECT_THAT(page, HasSubstr("data-series=\"ideal\""));
   EXPECT_THAT(page, HasSubstr("<td class=\"n\">17.2 ms</td><td class=\"n\">1.92</td><td class=\"n\">2</td>"));
@@ -194,7 +195,7 @@ TEST(ReportPage, ShowsSpeedupAndWhereTheTimeWent) {
 }
 
 TEST(ReportPage, TellsALargeConfusionMatrixInWords) {
-  RunData run{.name = "many", .confusion = Confusion{}};
+  run::RunData run{.name = "many", .confusion = run::Confusion{}};
   for (int c = 0; c < 100; ++c) {
     run.confusion->classes.push_back("class " + std::to_string(c));
     run.confusion->counts.emplace_back(100, 0)[(c + (c == 7)) % 100] = 50;

@@ -49,7 +49,7 @@ class TensorBoard : public testing::Test {
   const TemporaryFolder folder;
 };
 
-Metrics full_line(int64_t step, Split split) {
+run::Metrics full_line(int64_t step, run::Split split) {
   return {.step = step,
           .epoch = 1.,
           .split = split,
@@ -58,13 +58,13 @@ Metrics full_line(int64_t step, Split split) {
           .seconds = 1,
           .lr = 0.125,
           .examples_per_second = 1000.,
-          .phases = Phases{.data = 0.5, .wait = 2}};
+          .phases = run::Phases{.data = 0.5, .wait = 2}};
 }
 
 TEST_F(TensorBoard, ReadsTheFiguresOfALine) {
   EventWriter writer(folder.path());
-  writer.metrics(full_line(3, Split::train));
-  writer.metrics({.step = 3, .split = Split::test, .loss = std::nan(""), .accuracy = 0.75});
+  writer.metrics(full_line(3, run::Split::train));
+  writer.metrics({.step = 3, .split = run::Split::test, .loss = std::nan(""), .accuracy = 0.75});
   writer.scalar("speed", -1, 1e10);
   const json scalars = read()["scalars"];
   EXPECT_EQ(scalars["loss/train"], json::parse("[[3, 0.5]]"));
@@ -79,9 +79,9 @@ TEST_F(TensorBoard, ReadsTheFiguresOfALine) {
 
 TEST_F(TensorBoard, CallsThePaceWhatItCounts) {
   EventWriter images(folder.path()), clouds(folder.path(), std::nullopt, "voxels_per_second");
-  images.metrics(full_line(3, Split::train));
+  images.metrics(full_line(3, run::Split::train));
   EventWriter moved = std::move(clouds);
-  moved.metrics(full_line(4, Split::train));
+  moved.metrics(full_line(4, run::Split::train));
   const json scalars = read()["scalars"];
   EXPECT_EQ(scalars["examples_per_second/train"], json::parse("[[3, 1000.0]]"));
   EXPECT_EQ(scalars["voxels_per_second/train"], json::parse("[[4, 1000.0]]"));
@@ -99,7 +99,7 @@ TEST_F(TensorBoard, ReadsTextPicturesAndHistograms) {
   EventWriter writer(folder.path());
   const std::string config = verbatim("model = \"lenet\"\n\nlr = 0.2\n");
   writer.text("config", 0, config);
-  const Image picture{2, 1, 3, {255, 0, 0, 0, 0, 255}};
+  const run::Image picture{2, 1, 3, {255, 0, 0, 0, 0, 255}};
   writer.image("samples", 7, picture);
   const float values[] = {-1, 0, 0.5F, 2, std::numeric_limits<float>::quiet_NaN()};
   writer.histogram("weights", 9, values);
@@ -137,7 +137,7 @@ TEST_F(TensorBoard, ReadsWhatAKilledRunLeft) {
 
 TEST(EventWriter, SaysWhereItCannotWrite) {
   const TemporaryFolder folder;
-  write_file_atomically(folder / "file", "");
+  run::write_file_atomically(folder / "file", "");
   EXPECT_THAT(error_of([&] { EventWriter(folder / "file"); }),
               HasSubstr("EventWriter: \"" + (folder / "file").string()));
 }

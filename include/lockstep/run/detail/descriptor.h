@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lockstep::report {
+namespace lockstep::run {
 
 /// Owns a file descriptor.
 class Descriptor {
@@ -30,4 +30,4 @@ class Descriptor {
 /// Writes it all, in one write(2) where the kernel takes it; false, with errno, when it can't.
 bool write_all(int fd, std::string_view bytes);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

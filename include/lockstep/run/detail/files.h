@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::report {
+namespace lockstep::run {
 
 /// The whole file. Throws Error when it can't be read.
 std::string read_file(const std::filesystem::path& file);
@@ -19,4 +19,4 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view c
 /// to hold.
 void check_writable(const std::filesystem::path& file);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run

@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 
 /// JSON in and out of a run's files, with errors that say where and what.
-namespace lockstep::report {
+namespace lockstep::run {
 
 using Json = nlohmann::ordered_json;  // in the order that a person reads
 
@@ -78,4 +78,4 @@ class JsonObject {
 /// A whole number that an int holds.
 int to_int(const JsonObject& object, const char* key, int64_t value);
 
-}  // namespace lockstep::report
+}  // namespace lockstep::run
