@@ -83,7 +83,7 @@ function(lockstep_thin_program target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endfunction()
 
-# lockstep_layer(NAME core SOURCES ... USES ... [PCH network] [OPTIMISE 1]): a library lockstep::NAME.
+# lockstep_layer(NAME numerics SOURCES ... USES ... [PCH network] [OPTIMISE 1]): a library lockstep::NAME.
 # USES names the layers (and outside libraries) that it stands on: the link line is the dependency diagram.
 # OPTIMISE 1 is for layers that only tell others what to do: a third of their time to build goes into making that fast.
 function(lockstep_layer)

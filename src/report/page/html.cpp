@@ -4,17 +4,27 @@
 #include "lockstep/base/detail/sha256.h"
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
+#include "report/draw/palette.h"
 #include "report/escape.h"
 #include "report/page/page.h"
 
 namespace lockstep::report {
 namespace {
 
+std::string script() {
+  return text(page_js, scenes_js);
+}
+
+// The palette's colours are those of the pictures too.
+std::string style() {
+  return text(ink_rules(Theme::light), "@media(prefers-color-scheme:dark){", ink_rules(Theme::dark), "}", page_css);
+}
+
 // The browser runs this page's script, and no other that a run's strings might smuggle in.
 std::string script_hash() {
-  const std::string script = page_script();
+  const std::string content = script();
   Sha256 sha;
-  sha.update(script.data(), script.size());
+  sha.update(content.data(), content.size());
   const std::string digits = sha.hex();
   std::string bytes;
   for (size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
@@ -26,7 +36,7 @@ std::string head(const std::string& title) {
               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
               "'unsafe-inline'; script-src ",
               script_hash(), "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
-              escape(title), "</title>\n<style>", page_style(), "</style>\n</head>\n");
+              escape(title), "</title>\n<style>", style(), "</style>\n</head>\n");
 }
 
 std::string badge(const run::RunData& run) {
@@ -106,7 +116,7 @@ std::string report_page(std::span<const run::RunData> runs) {
   page += "</header>\n<main>\n";
   page += alone ? one_run(runs[0]) : several_runs(runs);
   page += "</main>\n<footer>Written by <code>lockstep report</code>.</footer>\n<script>";
-  page += page_script();
+  page += script();
   return page += "</script>\n</body>\n</html>\n";
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/report/figure.h"
@@ -12,11 +13,8 @@
 /// The sections of the page. Each is HTML, or empty where the runs hold nothing for it.
 namespace lockstep::report {
 
-/// What stands between <style> and </style>, and between <script> and </script>.
-std::string page_style();
-std::string page_script();
-/// The part of the script for scenes, behind that for charts.
-std::string_view scene_script();
+/// The files of the same names in this folder, which the build embeds. scenes.js uses what stands in page.js.
+extern const std::string_view page_css, page_js, scenes_js;
 
 /// A figure of the last line that has it, where the summary has none.
 std::optional<double> final_figure(const run::RunData& run, run::Split split,

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenes of points in WebGL: turned by mouse, touch or arrow keys, nearer and farther by the wheel, two fingers or +
-// and
-// -. One canvas shows one scene at a time. Where there is no WebGL the pictures on the page stay.
-#include "report/page/page.h"
+// Scenes of points in WebGL; it stands behind page.js. Mouse, touch and arrow keys turn a scene; the wheel, two
+// fingers, + and - bring it nearer or move it away. One canvas shows one scene at a time. Where there is no WebGL the
+// pictures on the page stay.
 
-namespace lockstep::report {
-
-std::string_view scene_script() {
-  return R"js(
 const vertexShader = `
 attribute vec3 place, ink;
 uniform vec3 middle, right, up, ahead;
@@ -176,7 +171,3 @@ function viewScenes(card) {
 }
 
 all(document, '.scenes').forEach(viewScenes);
-)js";
-}
-
-}  // namespace lockstep::report

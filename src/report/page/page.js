@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tooltips on charts (mouse, touch, arrow keys), and buttons that hide runs. All values are in the charts' own
 // elements.
-#include "report/page/page.h"
 
-namespace lockstep::report {
-
-std::string page_script() {
-  static constexpr std::string_view charts = R"js(
 'use strict';
 const all = (root, what) => [...root.querySelectorAll(what)];
 const numbers = text => text.split(' ').map(Number);
@@ -101,8 +96,3 @@ all(document, '.runs button').forEach(button => button.addEventListener('click',
   for (const part of all(document, '[data-group="' + button.dataset.toggles + '"]')) part.toggleAttribute('hidden', !on);
 }));
 all(document, '.runs button').forEach(button => { button.disabled = false; });
-)js";
-  return std::string(charts) + std::string(scene_script());
-}
-
-}  // namespace lockstep::report
