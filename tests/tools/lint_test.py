@@ -80,6 +80,14 @@ class Text(unittest.TestCase):
                     good + "void y() { at::parallel_for(0, 1, 1, z); }\n", good + "#include <ATen/ATen.h>\n"):
             self.assertEqual(len(text.check_file(path, bad)), 1, bad)
 
+    def test_the_page_s_script_and_styles_are_checked_too(self):
+        for path, good in ((pathlib.PurePath("src/report/page/a.js"), LICENCE + "const a = 1;\n"),
+                           (pathlib.PurePath("src/report/page/a.css"), f"/* {LICENCE[3:-1]} */\na{{color:red}}\n")):
+            self.assertTrue(text.is_code(path))
+            self.assertEqual(text.check_file(path, good), [])
+            for bad in (good.partition("\n")[2], good + "\ta\n", good + "a" * 121 + "\n", good + "a \n"):
+                self.assertEqual(len(text.check_file(path, bad)), 1, bad)
+
     def test_a_name_that_a_source_brings_in_and_never_uses_is_found_with_its_line(self):
         path = pathlib.PurePath("src/numerics/x.cpp")
         used = LICENCE + "using std::size_t;\nnamespace s = std;\nusing A = int;\ns::size_t f(A);\nsize_t g;\n"

@@ -9,7 +9,9 @@ import sys
 import files
 
 LINES = 400
-CODE = files.CPP | {".py", ".cmake", ".sh"}
+PAGE = {".js", ".css"}  # which no formatter lays out
+WIDTH = 120
+CODE = files.CPP | PAGE | {".py", ".cmake", ".sh"}
 
 
 def is_code(path: pathlib.Path) -> bool:
@@ -44,6 +46,8 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
             problems.append(f"{path}:{number}: at::parallel_for is a plain loop here, expected lockstep::parallel_for")
         if line == "#include <ATen/ATen.h>":
             problems.append(f"{path}:{number}: all of torch's operators (10 s to parse), expected <ATen/ops/...> by name")
+        if path.suffix in PAGE and len(line) > WIDTH:
+            problems.append(f"{path}:{number}: {len(line)} characters in a line, expected no more than {WIDTH}")
         if line != line.rstrip():
             problems.append(f"{path}:{number}: white space at the end of the line")
         if "\t" in line:

@@ -49,7 +49,8 @@ function equip(svg) {
       line.x.forEach((value, i) => { if (Math.abs(value - x) < Math.abs(line.x[near] - x)) near = i; });
       if (Math.abs(toX(line.x[near]) - toX(x)) > 12) continue;
       if (!stacked && isFinite(line.y[near]))
-        element('circle', {cx: toX(line.x[near]), cy: toY(line.y[near]), r: 4, class: line.ink, fill: 'currentColor'}, marks);
+        element('circle', {cx: toX(line.x[near]), cy: toY(line.y[near]), r: 4, class: line.ink, fill: 'currentColor'},
+          marks);
       rows.push([line, line.y[near]]);
     }
     tip.replaceChildren();
@@ -64,7 +65,8 @@ function equip(svg) {
     const box = svg.getBoundingClientRect(), outer = svg.parentNode.getBoundingClientRect();
     const here = box.left - outer.left + toX(x) / svg.viewBox.baseVal.width * box.width;
     const room = outer.width - tip.offsetWidth - 4;
-    tip.style.left = Math.max(4, Math.min(room, here > outer.width / 2 ? here - tip.offsetWidth - 12 : here + 12)) + 'px';
+    const beside = here > outer.width / 2 ? here - tip.offsetWidth - 12 : here + 12;
+    tip.style.left = Math.max(4, Math.min(room, beside)) + 'px';
     tip.style.top = box.top - outer.top + 8 + 'px';
   }
   function follow(event) {
@@ -93,6 +95,7 @@ all(document, 'svg[data-plot]').forEach(equip);
 all(document, '.runs button').forEach(button => button.addEventListener('click', () => {
   const on = button.getAttribute('aria-pressed') !== 'true';
   button.setAttribute('aria-pressed', on);
-  for (const part of all(document, '[data-group="' + button.dataset.toggles + '"]')) part.toggleAttribute('hidden', !on);
+  for (const part of all(document, '[data-group="' + button.dataset.toggles + '"]'))
+    part.toggleAttribute('hidden', !on);
 }));
 all(document, '.runs button').forEach(button => { button.disabled = false; });

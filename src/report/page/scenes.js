@@ -82,7 +82,8 @@ function viewScenes(card) {
   gl.useProgram(program);
   gl.enable(gl.DEPTH_TEST);
   const place = gl.createBuffer(), ink = gl.createBuffer();
-  const uniform = (name, ...values) => gl['uniform' + values.length + 'f'](gl.getUniformLocation(program, name), ...values);
+  const uniform = (name, ...values) =>
+    gl['uniform' + values.length + 'f'](gl.getUniformLocation(program, name), ...values);
   function fill(buffer, name, numbers, type, normalised) {
     gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
     gl.bufferData(gl.ARRAY_BUFFER, numbers, gl.STATIC_DRAW);
@@ -92,7 +93,8 @@ function viewScenes(card) {
   }
   function draw() {
     const width = canvas.clientWidth * devicePixelRatio, height = canvas.clientHeight * devicePixelRatio;
-    if (canvas.width !== Math.round(width) || canvas.height !== Math.round(height)) [canvas.width, canvas.height] = [width, height];
+    if (canvas.width !== Math.round(width) || canvas.height !== Math.round(height))
+      [canvas.width, canvas.height] = [width, height];
     gl.viewport(0, 0, canvas.width, canvas.height);
     gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
     const [s, c, u, v] = [Math.sin(turn), Math.cos(turn), Math.sin(tilt), Math.cos(tilt)], {box} = scene;
@@ -138,9 +140,11 @@ function viewScenes(card) {
     kind = kinds[at];
     show();
   });
-  const cut = added(added(bar, 'label', {textContent: 'height shown '}), 'input', {type: 'range', min: 0, max: 1, step: .01, value: shown});
+  const label = added(bar, 'label', {textContent: 'height shown '});
+  const cut = added(label, 'input', {type: 'range', min: 0, max: 1, step: .01, value: shown});
   cut.addEventListener('input', () => { shown = +cut.value; draw(); });
-  added(viewer, 'p', {className: 'muted', textContent: 'Drag to turn; wheel or two fingers to come nearer; double click to begin again.'});
+  added(viewer, 'p', {className: 'muted',
+    textContent: 'Drag to turn; wheel or two fingers to come nearer; double click to begin again.'});
 
   const fingers = new Map();
   const spread = () => { const [a, b] = [...fingers.values()]; return Math.hypot(a.x - b.x, a.y - b.y) || 1; };
@@ -156,11 +160,17 @@ function viewScenes(card) {
     if (fingers.size === 2) move(0, 0, was / spread());
     else move((before.x - now.x) / 150, (now.y - before.y) / 150, 1);
   });
-  for (const end of ['pointerup', 'pointercancel']) canvas.addEventListener(end, event => fingers.delete(event.pointerId));
-  canvas.addEventListener('wheel', event => { event.preventDefault(); move(0, 0, Math.exp(event.deltaY / 600)); }, {passive: false});
+  for (const end of ['pointerup', 'pointercancel'])
+    canvas.addEventListener(end, event => fingers.delete(event.pointerId));
+  canvas.addEventListener('wheel', event => {
+    event.preventDefault();
+    move(0, 0, Math.exp(event.deltaY / 600));
+  }, {passive: false});
   canvas.addEventListener('dblclick', () => { stand(); draw(); });
   canvas.addEventListener('keydown', event => {
-    const step = {ArrowLeft: [-.1, 0, 1], ArrowRight: [.1, 0, 1], ArrowUp: [0, .1, 1], ArrowDown: [0, -.1, 1], '+': [0, 0, .9], '-': [0, 0, 1 / .9]}[event.key];
+    const step = {
+      ArrowLeft: [-.1, 0, 1], ArrowRight: [.1, 0, 1], ArrowUp: [0, .1, 1], ArrowDown: [0, -.1, 1],
+      '+': [0, 0, .9], '-': [0, 0, 1 / .9]}[event.key];
     if (!step) return;
     event.preventDefault();
     move(...step);
