@@ -18,7 +18,7 @@ const char* describe(AllocatorChoice choice) noexcept;
 
 /// Called by programs (not by the library) when they start, before they have threads: makes glibc's malloc keep what a
 /// training step frees for the next step. As it comes, it gives large blocks and the end of its heap back to the
-/// kernel, and the next step pays for the same pages again: zeroed, a fault each. docs/performance.md has the figures.
+/// kernel, and the next step pays for the same pages again: zeroed, a fault each. docs/decisions/006 has figures.
 /// The process keeps its peak memory until it ends.
 ///
 /// LOCKSTEP_MALLOC=system leaves malloc alone, =tuned (the default) does not. May be called again: the first call

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// Pins what is set once a process: MKL's reproducibility mode, without which a product of matrices depends on where in
-/// memory they start (docs/decisions.md has figures), and on CUDA cuDNN's choice of algorithms and cuBLAS's workspace.
+/// memory they start (docs/decisions/007 has figures), and on CUDA cuDNN's choice of algorithms and cuBLAS's workspace.
 /// MKL listens only before its first use: call this when the program starts. Called too late it warns once, and results
 /// depend on alignment to 64 bytes as MKL documents. The user's MKL_CBWR and CUBLAS_WORKSPACE_CONFIG are left as they
 /// are. May be called again, by any thread.
