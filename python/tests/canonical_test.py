@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The canonical tree as a communication hook: the placement of replicas changes no bit."""
-import processes
 import pytest
 import torch
 import torch._dynamo  # noqa: F401  DistributedDataParallel does: here once, not for a second in each forked process
 import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel
+from support import processes
 
 import lockstep
 from lockstep import canonical, tree

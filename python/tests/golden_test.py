@@ -2,7 +2,7 @@
 """A whole U-net against the results of the engine that its users come from."""
 import pytest
 import torch
-from golden_net import MinkUNet, MinkUNet34C, fill_by_formula
+from support.golden_net import MinkUNet, MinkUNet34C, fill_by_formula
 
 import MinkowskiEngine as ME
 

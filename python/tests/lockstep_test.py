@@ -4,10 +4,10 @@ import math
 import subprocess
 import sys
 
-import processes
 import pytest
 import torch
 import torch.nn as nn
+from support import processes
 
 import lockstep
 from lockstep import metrics

@@ -6,9 +6,9 @@ import importlib
 import inspect
 import pathlib
 
-import names
 import pytest
 import torch
+from support import names
 
 import lockstep
 import MinkowskiEngine as ME

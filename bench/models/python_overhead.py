@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Python costs: MinkUNet34C steps, and two replicas in two threads against one after the other.
 
-    PYTHONPATH=build/release/python python python/bench/overhead.py
+    PYTHONPATH=build/release/python python bench/models/python_overhead.py
 
 The cost of Python and the bindings is the time of a step of the same layers, with few channels, on two voxels, where the
 engine has next to nothing to do: it holds every call, key, map, autograd node and small kernel of the step, so it is an upper
@@ -18,8 +18,8 @@ import torch
 import MinkowskiEngine as ME
 from lockstep import parallel
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
-from golden_net import MinkUNet34C  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "tests"))
+from support.golden_net import MinkUNet34C  # noqa: E402
 
 
 class Thin(MinkUNet34C):
