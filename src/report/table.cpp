@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
-#include "lockstep/run/detail/files.h"
 #include "lockstep/run/detail/json.h"
 
 namespace lockstep::report {
@@ -106,11 +106,6 @@ Figure Table::to_figure(const Chart& chart) const {
     series->y.push_back(number_in(row[y]));
   }
   return figure;
-}
-
-void write_figure(const std::filesystem::path& stem, const Figure& figure) {
-  run::write_file_atomically(stem.string() + ".svg", to_svg({&figure, 1}));
-  run::write_file_atomically(stem.string() + ".png", run::encode_png(to_image({&figure, 1})));
 }
 
 }  // namespace lockstep::report

@@ -11,6 +11,7 @@
 #include <csignal>
 
 #include "lockstep/report/format.h"
+#include "report/terminal/progress_parts.h"
 
 namespace lockstep::report {
 namespace {

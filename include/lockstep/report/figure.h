@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,13 +51,11 @@ struct FigureSize {
 /// Throws Error, as all that draws, where a series' x and y differ in length or those of a stack in x.
 std::string to_svg(std::span<const Figure> figures, FigureSize size = {});
 
-/// Part of a page: no legend and no colours of its own. Classes `ink-0`.. and `ink-text`, `ink-muted`, `ink-axis`,
-/// `ink-grid` are to give `color`; groups with data-series, data-x and data-y hold the values, data-plot the plot's
-/// area.
-std::string to_inline_svg(const Figure& figure, FigureSize size = {});
-
 /// Figures side by side on one picture, `scale` pixels for one of a page. Needs no font: it has its own.
 run::Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light,
                     double scale = 2);
+
+/// STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.
+void write_figure(const std::filesystem::path& stem, const Figure& figure);
 
 }  // namespace lockstep::report

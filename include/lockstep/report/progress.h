@@ -60,9 +60,4 @@ class Progress {
   std::unique_ptr<Display> display_;
 };
 
-/// The line of a bar, at most `width` columns: what does not fit is left out, the least useful first. With `unicode`
-/// the bar is drawn with lines, else with # and -.
-std::string progress_bar(const Position& position, std::optional<double> examples_per_second,
-                         std::optional<double> seconds_left, std::string_view unit, int width, bool unicode);
-
 }  // namespace lockstep::report

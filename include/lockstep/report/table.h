@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <variant>
@@ -56,8 +55,5 @@ class Table {
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
-
-/// STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.
-void write_figure(const std::filesystem::path& stem, const Figure& figure);
 
 }  // namespace lockstep::report

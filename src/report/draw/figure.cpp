@@ -3,6 +3,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
+#include "lockstep/run/detail/files.h"
 #include "report/draw/canvas/raster_canvas.h"
 #include "report/draw/canvas/svg_canvas.h"
 #include "report/draw/draw_figure.h"
@@ -79,6 +80,11 @@ run::Image to_image(std::span<const Figure> figures, FigureSize size, Theme them
   RasterCanvas canvas(size.width * static_cast<int>(figures.size()), size.height, theme, scale);
   for (size_t f = 0; f < figures.size(); ++f) draw_figure(canvas, figures[f], place_of(f, size), true);
   return canvas.image();
+}
+
+void write_figure(const std::filesystem::path& stem, const Figure& figure) {
+  run::write_file_atomically(stem.string() + ".svg", to_svg({&figure, 1}));
+  run::write_file_atomically(stem.string() + ".png", run::encode_png(to_image({&figure, 1})));
 }
 
 }  // namespace lockstep::report

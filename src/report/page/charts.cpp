@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/report/curves.h"
 #include "lockstep/report/format.h"
+#include "report/draw/draw_figure.h"
 #include "report/escape.h"
 #include "report/page/page.h"
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/report/progress.h"
@@ -17,6 +19,11 @@ std::string epoch_of(const Position& position);
 std::string step_of(const Position& position);
 /// "loss 0.412", or nothing.
 std::string figure_of(const char* name, const std::optional<double>& value);
+
+/// The line of a bar, at most `width` columns: what does not fit is left out, the least useful first. With `unicode`
+/// the bar is drawn with lines, else with # and -.
+std::string progress_bar(const Position& position, std::optional<double> examples_per_second,
+                         std::optional<double> seconds_left, std::string_view unit, int width, bool unicode);
 
 /// How fast a run is, from what it did in the last seconds and since its start.
 class Pace {
