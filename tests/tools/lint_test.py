@@ -67,6 +67,12 @@ class Layers(unittest.TestCase):
         line = "lockstep_layer(NAME numerics SOURCES a.cpp USES lockstep::comm lockstep::torch)\n"
         self.assertEqual(len(self.problems({"src/numerics/CMakeLists.txt": line})), 1)
 
+    def test_the_page_s_table_is_the_diagram(self):
+        rows = [f"| `{layer}` | {', '.join(uses)} | what it is |\n" for layer, uses in layers.USES.items()]
+        self.assertEqual(layers.check_page("".join(rows).replace("|  |", "| |")), [])
+        self.assertEqual(len(layers.check_page("".join(rows[:-1]))), 1)
+        self.assertEqual(len(layers.check_page("".join(rows).replace("`base` |  |", "`base` | cli |"))), 1)
+
     def test_a_folder_that_is_no_layer_is_found(self):
         self.assertEqual(len(self.problems({"include/lockstep/misc/x.h": LICENCE})), 1)
 
@@ -98,6 +104,25 @@ class Text(unittest.TestCase):
                 self.assertEqual([problem.rpartition(":")[2] for problem in found], [" idle is never used"], line)
             self.assertIn("src/numerics/x.cpp:7: ", text.check_file(path, used + line + "\n")[0])
             self.assertEqual(text.check_file(path, used + line + "\nidle w;\n"), [])
+
+    def test_a_link_that_leads_nowhere_is_found(self):
+        page = "# The `page`, a test\n[a](b.md) [c](b.md#two-words) [d](#the-page-a-test) [e](https://x.y/z) `[f](g.md)`\n"
+        with project({"docs/a.md": page, "docs/b.md": "## Two words\n"}) as folder:
+            def check(content: str) -> list[str]:
+                return text.check_page(pathlib.Path(folder), pathlib.PurePath("docs/a.md"), content)
+            self.assertEqual(check(page), [])
+            for bad in (page.replace("(b.md)", "(c.md)"), page.replace("two-", "one-"), page.replace("(#the", "(#a")):
+                self.assertEqual(len(check(bad)), 1, bad)
+
+    def test_a_file_that_a_page_names_and_that_is_not_there_is_found(self):
+        page = "`src/numerics/tree.cpp` `numerics/tree.h` `src/numerics/` `src/numerics/foo.cpp` `torch/nn.h` `runs/demo`\n"
+        with project({"src/numerics/tree.cpp": "", "include/lockstep/numerics/tree.h": ""}) as folder:
+            def check(name: str, content: str) -> list[str]:
+                return text.check_page(pathlib.Path(folder), pathlib.PurePath(name), content)
+            self.assertEqual(check("docs/a.md", page), [])
+            self.assertEqual(check("CHANGELOG.md", "`src/core/tree.cpp`"), [])
+            for bad in ("`src/core/tree.cpp`", "`core/tree.h`", "`src/core/`"):
+                self.assertIn("which is not there", check("docs/a.md", bad)[0])
 
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):
         page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n"

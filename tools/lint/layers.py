@@ -44,7 +44,7 @@ def below(layer: str) -> set[str]:
 
 
 def place(path: pathlib.PurePath) -> tuple[str, str] | None:
-    """(kind, layer) of a file: ("public", "core") for include/lockstep/numerics/tree.h; None outside the layers."""
+    """(kind, layer) of a file: ("public", "numerics") for include/lockstep/numerics/tree.h; None outside the layers."""
     parts = path.parts
     if parts[:2] == ("include", "lockstep") and len(parts) > 3:
         return "public", parts[2]
@@ -103,8 +103,21 @@ def check_links(path: pathlib.PurePath, content: str) -> list[str]:
     return [f"{path}: {layer} links to {used}, expected only what stands below it" for used in sorted(linked - below(layer))]
 
 
+# A line of the table in docs/architecture.md: | `comm` | numerics | groups of ... |
+ROW = re.compile(r"^\| `(\w+)` \| ([\w, ]*?) ?\| ", re.M)
+
+
+def check_page(content: str) -> list[str]:
+    """The diagram as readers have it."""
+    page = {layer: [used for used in re.split(r", ", uses) if used] for layer, uses in ROW.findall(content)}
+    return [f"docs/architecture.md: {layer} stands on {', '.join(page.get(layer, [])) or 'nothing'}, expected "
+            f"{', '.join(uses) or 'nothing'} as in tools/lint/layers.py"
+            for layer, uses in USES.items() if set(page.get(layer, ["no line of the table"])) != set(uses)]
+
+
 def check(root: pathlib.Path) -> list[str]:
-    problems = []
+    page = root / "docs" / "architecture.md"
+    problems = check_page(page.read_text()) if page.exists() else []
     for path in files.project_files(root):
         short = path.relative_to(root)
         if path.suffix in files.CPP:

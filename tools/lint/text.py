@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Licence lines, stray white space, loops that would not be parallel, names declared for nothing, files that grew too
-long, and examples in the pages that differ from their file."""
+long, links and files in the pages that are not there, and examples there that differ from their file."""
 
 import pathlib
 import re
@@ -64,8 +64,51 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
 SHOWN = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.S)
 
 
-def check_page(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list[str]:
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def anchors(content: str) -> set[str]:
+    """The names under which GitHub's pages have a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", content, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list[str]:
     problems = []
+    for name, anchor in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", content, flags=re.S)):
+        if "://" in name or name.startswith("mailto:"):
+            continue
+        file = root / path.parent / name if name else root / path
+        if not file.exists():
+            problems.append(f"{path}: links to {name}, which is not there")
+        elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
+            problems.append(f"{path}: links to {name}#{anchor}, a heading that is not there")
+    return problems
+
+
+# A file of the tree that a page names: `src/numerics/tree.cpp`, or shorter as an include has it, `numerics/tree.h`. What
+# stands for a name of the reader's own is foo or in capitals.
+NAMED = re.compile(r"`([a-z][\w.-]*(?:/[a-z0-9][\w.-]*)+/?)`")
+BASES = ("", "src", "include", "include/lockstep", "tests", "python")
+FILE = re.compile(r"\.(h|cpp|cu|cuh|py|js|css|cmake|md|txt|sh)$")
+HISTORY = ("CHANGELOG.md", "bench/results")
+
+
+def check_names(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list[str]:
+    problems = []
+    for name in NAMED.findall(content):
+        of_tree = name.split("/")[0] in ("src", "include", "tests", "bench", "cmake", "tools")
+        if "foo" in name or name.startswith("torch/") or not (of_tree or FILE.search(name)):
+            continue
+        if not any((root / base / name).exists() for base in BASES):
+            problems.append(f"{path}: names {name}, which is not there")
+    return problems
+
+
+def check_page(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list[str]:
+    problems = check_links(root, path, content)
+    if not any(path.is_relative_to(history) for history in HISTORY):
+        problems += check_names(root, path, content)
     for name, block in SHOWN.findall(content):
         file = root / name
         if not file.is_file():
