@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An order of one's own: a curriculum. Bright images come before dark ones, shuffled within neighbourhoods that grow
-// from epoch to epoch. The order says which example comes when; who trains on it is the loader's business, so whatever
-// the order is, the ledger finds each example used once, and the weights are the same on any number of devices.
+// Your own order of examples, here a curriculum: bright images come before dark ones, shuffled within neighbourhoods
+// that grow from epoch to epoch. The order says which example comes when, and the loader says which replica trains on
+// it. So with any order the ledger finds each example used once, and the weights are the same on any number of devices.
 //
 //     custom_order fashion-mnist 2 cpu:2       data, epochs, devices
 #include <torch/nn/functional/loss.h>
@@ -12,12 +12,13 @@
 #include <cstdio>
 #include <numeric>
 
-#include "lockstep/base/detail/sha256.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/metrics/metric.h"
+#include "lockstep/models/state_dict.h"
 #include "lockstep/numerics/permutation.h"
 #include "lockstep/parallel/replica.h"
+#include "lockstep/run/weights.h"
 
 using namespace lockstep;
 
@@ -80,8 +81,6 @@ int main(int argc, char** argv) {
       me.barrier();
     }
     if (me.number() != 0) return;
-    Sha256 hash;
-    for (const at::Tensor& weights : net->parameters()) hash.update(weights.const_data_ptr(), weights.nbytes());
-    std::printf("weights %s\n", hash.hex().substr(0, 16).c_str());
+    std::printf("weights %s\n", run::hash_of(models::state_dict(*net)).substr(0, 16).c_str());
   });
 }
