@@ -30,6 +30,7 @@ install(
   EXPORT lockstepTargets
   NAMESPACE lockstep::
   DESTINATION "${_lockstep_config_folder}")
+# Headers in detail/ come along, since public ones include some of them. They are promised to nobody.
 install(
   DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
