@@ -61,7 +61,7 @@ class _Exchange:
         self.received = given.new_empty(sum(counts), self.length)
         received_flat, given_flat = self.received.view(-1), given.view(-1)
         groups.lend(received_flat, given_flat)
-        self.work = dist.all_to_all_single(
+        self.work: Any = dist.all_to_all_single(
             received_flat,
             given_flat,
             [count * self.length for count in counts],

@@ -87,9 +87,9 @@ void bind_keys(py::module_& module) {
            })
       .def("__hash__", [](const MapKey& self) { return std::hash<std::string>()(self.to_string()); })
       .def(py::pickle(
-          [](const MapKey& self) {
-            return self.is_set() ? py::make_tuple(self.get().tensor_stride, self.get().id)
-                                 : py::make_tuple(self.coordinate_size());
+          [](const MapKey& self) -> py::tuple {
+            if (!self.is_set()) return py::make_tuple(self.coordinate_size());
+            return py::make_tuple(self.get().tensor_stride, self.get().id);
           },
           [](const py::tuple& state) {
             if (state.size() == 1) return MapKey(state[0].cast<int64_t>());

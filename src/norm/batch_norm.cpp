@@ -9,12 +9,12 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/backward_order.h"
 #include "lockstep/norm/detail/batch_statistics.h"
 #include "lockstep/norm/sync_batch_norm.h"
@@ -78,7 +78,7 @@ class InputGradient : public Node {
 
 class GradientSums : public Node {
  public:
-  GradientSums(uint64_t number, const std::vector<Share>& shares, std::shared_ptr<InputGradient> rest,
+  GradientSums(uint64_t number, const std::vector<Share>& shares, NodePointer<InputGradient> rest,
                Peers::GatherRows gather)
       : Node(number), rest_(std::move(rest)), gather_(std::move(gather)) {
     for (size_t r = 0; r < shares.size(); ++r) add_next_edge({rest_, static_cast<uint32_t>(r)});
@@ -111,7 +111,7 @@ class GradientSums : public Node {
   }
 
  private:
-  std::shared_ptr<InputGradient> rest_;
+  NodePointer<InputGradient> rest_;
   Peers::GatherRows gather_;
   std::optional<at::ScalarType> weight_type_, bias_type_;
 };
@@ -131,11 +131,8 @@ variable_list with_history(const std::vector<Share>& shares, const BatchStatisti
     differentiable |= torch::autograd::compute_requires_grad(share.x, share.weight, share.bias);
   }
   if (!differentiable) return outputs;
-  const std::shared_ptr<InputGradient> rest(new InputGradient(numbers.input_gradient, shares, statistics),
-                                            torch::autograd::deleteNode);
-  const std::shared_ptr<GradientSums> sums(new GradientSums(numbers.sums, shares, rest, gather),
-                                           torch::autograd::deleteNode);
-  torch::autograd::set_history(outputs, sums);
+  const auto rest = make_node<InputGradient>(numbers.input_gradient, shares, statistics);
+  torch::autograd::set_history(outputs, make_node<GradientSums>(numbers.sums, shares, rest, gather));
   return outputs;
 }
 

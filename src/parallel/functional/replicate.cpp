@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/nn/module.h>
 
+#include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/random_scope.h"
 #include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/numerics/tree.h"
@@ -46,7 +47,7 @@ struct Broadcast : torch::autograd::Node {
 
 /// Makes the clone's parameters the outputs of the node. The clone's members are these very tensors, so they stay and
 /// are given the original's values and a history. (A child that is no Cloneable was made anew, not copied.)
-void attach(const variable_list& originals, const variable_list& copies, const std::shared_ptr<Broadcast>& node) {
+void attach(const variable_list& originals, const variable_list& copies, const NodePointer<Broadcast>& node) {
   for (size_t p = 0; p < copies.size(); ++p) {
     const bool tied = copies[p].grad_fn() != nullptr;  // to one that was attached already
     if (!tied) {
@@ -90,9 +91,9 @@ std::vector<std::shared_ptr<torch::nn::Module>> replicate_module(const torch::nn
   bool differentiable = false;
   for (const at::Tensor& parameter : parameters)
     differentiable |= at::GradMode::is_enabled() && parameter.requires_grad();
-  std::shared_ptr<Broadcast> node;
+  NodePointer<Broadcast> node;
   if (differentiable) {
-    node = std::shared_ptr<Broadcast>(new Broadcast(parameters), torch::autograd::deleteNode);
+    node = make_node<Broadcast>(parameters);
     node->set_next_edges(torch::autograd::collect_next_edges(parameters));
   }
 

@@ -4,9 +4,9 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <memory>
 #include <utility>
 
+#include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/backward_order.h"
 #include "sparse/ops/operations.h"
 
@@ -63,9 +63,7 @@ class ConvolutionGradient : public Node {
   ConvolutionGradient(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y, const ConvolutionCall& call)
       : call_(call), weight_(weight, /*is_output=*/false) {
     add_next_edge(torch::autograd::impl::gradient_edge(x));
-    if (weight.requires_grad())
-      add_next_edge(
-          {std::shared_ptr<Node>(new ConvolutionWeightGradient(x, weight, y, call), torch::autograd::deleteNode), 0});
+    if (weight.requires_grad()) add_next_edge({make_node<ConvolutionWeightGradient>(x, weight, y, call), 0});
   }
   variable_list apply(variable_list&& grads) override {
     const at::Tensor &g = grads[0], weight = weight_.unpack();
@@ -150,9 +148,8 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const Kern
     y = sparse::convolution(x, weight, map, transposed, groups);
   }
   if (torch::autograd::compute_requires_grad(x, weight))
-    torch::autograd::set_history(y,
-                                 std::shared_ptr<Node>(new ConvolutionGradient(x, weight, y, {map, transposed, groups}),
-                                                       torch::autograd::deleteNode));
+    torch::autograd::set_history(
+        y, make_node<ConvolutionGradient>(x, weight, y, ConvolutionCall{map, transposed, groups}));
   return y;
 }
 at::Tensor convolution_weight(const at::Tensor& x, const at::Tensor& g, const KernelMapPtr& map, int64_t groups) {
