@@ -4,6 +4,7 @@
 import pathlib
 import shutil
 import subprocess
+import sys
 
 CPP = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -32,10 +33,11 @@ def cmake_files(root: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in project_files(root) if path.name == "CMakeLists.txt" or path.suffix == ".cmake"]
 
 
-def tool(root: pathlib.Path, name: str) -> str:
-    """A pinned tool from .venv, else the system's."""
-    own = root / ".venv" / "bin" / name
+def tool(name: str) -> str:
+    """A pinned tool from the environment that lint runs in (./dev lint: that of ./dev setup), else the system's."""
+    own = pathlib.Path(sys.prefix) / "bin" / name
     found = str(own) if own.exists() else shutil.which(name)
     if not found:
-        raise MissingTool(f"no {name} found, expected it in .venv (./dev setup without LOCKSTEP_TORCH) or in PATH")
+        raise MissingTool(f"no {name} found, expected it beside {sys.executable} or in PATH (./dev lint brings it, where "
+                          "LOCKSTEP_TORCH is not set)")
     return found

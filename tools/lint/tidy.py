@@ -35,7 +35,8 @@ def changed_files(root: pathlib.Path) -> list[str]:
 def compile_commands(root: pathlib.Path) -> dict[str, str]:
     """Source -> the command that compiles it. The preset is configured when a list of sources changed."""
     folder = root / "build" / "tidy"
-    configured = subprocess.run(["cmake", "--preset", "tidy"], cwd=root, capture_output=True, text=True)
+    torch = [f"-DLOCKSTEP_TORCH={os.environ['LOCKSTEP_TORCH']}"] if "LOCKSTEP_TORCH" in os.environ else []
+    configured = subprocess.run(["cmake", "--preset", "tidy", *torch], cwd=root, capture_output=True, text=True)
     if configured.returncode != 0:
         raise files.MissingTool(f"configuring the preset tidy failed:\n{configured.stderr}")
     entries = json.loads((folder / "compile_commands.json").read_text())
@@ -102,7 +103,7 @@ def run(root: pathlib.Path, tidy: str, sources: list[str], commands: dict[str, s
 
 
 def check(root: pathlib.Path) -> list[str]:
-    tidy = files.tool(root, "clang-tidy")
+    tidy = files.tool("clang-tidy")
     changed = changed_files(root)
     if not changed:
         return []

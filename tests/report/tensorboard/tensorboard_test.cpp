@@ -36,7 +36,7 @@ class TensorBoard : public testing::Test {
     const CommandOutput output = tensorboard_output(folder.path());
     if (output.exit_code == 77 || output.exit_code == 127)
       GTEST_SKIP() << "no TensorBoard in " << LOCKSTEP_PYTHON
-                   << " (./dev setup installs it into .venv): " << output.text;
+                   << " (./dev setup installs it beside torch): " << output.text;
     ASSERT_EQ(output.exit_code, 0) << output.text;
   }
 
