@@ -28,3 +28,17 @@ execute_process(COMMAND "${folder}/build/${PROGRAM}" OUTPUT_VARIABLE output COMM
 if(NOT output MATCHES "^${EXPECTED}\n$")
   message(FATAL_ERROR "${PROGRAM}: printed '${output}', expected '${EXPECTED}'")
 endif()
+
+# With another libtorch than its own the package is not found, and says why.
+if(WAY STREQUAL "find_package")
+  set(other "${folder}/other_torch")
+  file(TOUCH "${other}/lib/libtorch_cpu.so")
+  file(WRITE "${other}/include/torch/headeronly/version.h"
+       "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 10\n#define TORCH_VERSION_PATCH 9\n")
+  execute_process(COMMAND ${CMAKE_COMMAND} -S "${PROJECT}" -B "${folder}/other_build" ${arguments} -D
+                          LOCKSTEP_TORCH=${other} RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE output)
+  string(REGEX REPLACE "[ \n]+" " " output "${output}")
+  if(status EQUAL 0 OR NOT output MATCHES "lockstep was built with libtorch [0-9.]+, but '[^']*' is 2.10.9")
+    message(FATAL_ERROR "found with another libtorch, the package said '${output}'")
+  endif()
+endif()
