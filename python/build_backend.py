@@ -12,7 +12,7 @@ from scikit_build_core.build import *  # noqa: F401,F403
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENGINE = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src")  # what the extension is compiled from
-TORCH = "torch==2.11.0"
+TORCH = "torch>=2.11"  # what pip then installs for the package too: the newest
 
 
 def _installed_torch() -> pathlib.Path | None:

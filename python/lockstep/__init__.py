@@ -10,7 +10,13 @@
 
 The sparse engine has the names of MinkowskiEngine: `import MinkowskiEngine as ME`.
 """
-import torch as _torch  # noqa: F401  its libraries must be there before the extension's
+import torch as _torch  # its libraries must be there before the extension's
+
+from . import _built
+
+if not _torch.__version__.startswith(_built.torch_version):
+    raise ImportError(f"lockstep was built for torch {_built.torch_version}, but torch {_torch.__version__} is installed: "
+                      "build it again with 'pip install --no-deps ./python' in Lockstep's folder")
 
 from . import _C
 from ._C import Error
