@@ -9,21 +9,15 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 uintptr_t address(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data_ptr());
@@ -61,8 +55,6 @@ TEST(FlatBuffer, PaddingIsZeroAndWritingToAViewWritesToTheRow) {
   EXPECT_NEAR(buffer.row().abs().sum(at::kDouble).item<double>(), in_tensors, 1e-9);
   buffer.view(3).fill_(7);
   EXPECT_EQ((buffer.row() == 7).sum().item<int64_t>(), 17);
-  buffer.zero();
-  EXPECT_EQ(buffer.view(0).abs().sum().item<float>(), 0);
 }
 
 TEST(FlatBuffer, ALongRowStartsAtAPage) {
@@ -84,7 +76,7 @@ TEST(FlatBuffer, EveryDtypeHasARowOfItsOwnInTheGivenOrder) {
   EXPECT_EQ(buffer.row(3).numel(), 40);
   EXPECT_EQ(buffer.layout().slot(3).row, 0);
   EXPECT_EQ(buffer.layout().slot(3).offset, 16);
-  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(buffer.views()[i].equal(tensors[i])) << i;
+  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(buffer.view(static_cast<int64_t>(i)).equal(tensors[i])) << i;
 }
 
 TEST(FlatBuffer, NonContiguousSourcesKeepTheirValues) {
@@ -93,8 +85,8 @@ TEST(FlatBuffer, NonContiguousSourcesKeepTheirValues) {
                                         at::randn({1}).expand({5})};
   const auto buffer = FlatBuffer::flatten(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    EXPECT_TRUE(buffer.views()[i].equal(tensors[i])) << i;
-    EXPECT_TRUE(buffer.views()[i].is_contiguous()) << i;
+    EXPECT_TRUE(buffer.view(static_cast<int64_t>(i)).equal(tensors[i])) << i;
+    EXPECT_TRUE(buffer.view(static_cast<int64_t>(i)).is_contiguous()) << i;
   }
 }
 
@@ -109,40 +101,27 @@ TEST(FlatBuffer, KeepsTheMemoryFormatItIsAskedFor) {
   const auto preserved = FlatBuffer::flatten(tensors, at::MemoryFormat::Preserve);
   EXPECT_EQ(preserved.view(2).strides(), tensors[2].strides());
   for (const auto& buffer : {channels_last, preserved})
-    for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(buffer.views()[i].equal(tensors[i])) << i;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      EXPECT_TRUE(buffer.view(static_cast<int64_t>(i)).equal(tensors[i])) << i;
 }
 
 TEST(FlatBuffer, NoTensorsAndOnlyEmptyOnesAreLegal) {
-  const FlatBuffer none(FlatLayout(std::vector<at::Tensor>{}));
+  const auto none = FlatBuffer::flatten(std::vector<at::Tensor>{});
   EXPECT_EQ(none.layout().size(), 0);
-  EXPECT_THAT(none.layout().chunks(64).chunks, IsEmpty());
+  EXPECT_TRUE(none.layout().rows().empty());
   const auto empty = FlatBuffer::flatten(std::vector{at::empty({0}), at::empty({3, 0})});
   EXPECT_EQ(empty.row().numel(), 0);
   EXPECT_EQ(empty.view(1).sizes(), (at::IntArrayRef{3, 0}));
-  EXPECT_THAT(empty.layout().chunks(64).chunks, IsEmpty());
-  EXPECT_THAT(empty.layout().chunks(64).of_tensor, ElementsAre(IsEmpty(), IsEmpty()));
 }
 
-TEST(FlatBuffer, CopyToBringsTheValuesBackInAnyDtype) {
-  const auto tensors = various();
-  const auto buffer = FlatBuffer::flatten(tensors);
-  std::vector<at::Tensor> copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(at::zeros_like(tensor, at::kDouble));
-  buffer.copy_to(copies);
-  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(copies[i].equal(tensors[i].to(at::kDouble))) << i;
-}
-
-TEST(FlatBuffer, LeavesOfManyReplicasAliasOneRowOfWeightsAndOwnTheirGradients) {
+TEST(FlatBuffer, LeavesOfManyReplicasAliasOneRowOfWeights) {
   const std::vector<at::Tensor> initial{at::randn({4, 3}), at::randn({4})};
   const auto weights = FlatBuffer::flatten(initial);
   const at::Tensor input = at::randn({2, 3});
   std::vector<std::vector<at::Tensor>> replicas;
-  std::vector<FlatBuffer> gradients;
   for (int replica = 0; replica < 2; ++replica) {
     replicas.push_back({at::randn({4, 3}).requires_grad_(), at::randn({4}).requires_grad_()});
-    gradients.emplace_back(weights.layout());
     weights.point_data(replicas.back());
-    gradients.back().point_grads(replicas.back());
   }
   for (int replica = 0; replica < 2; ++replica)
     for (int pass = 0; pass < 2; ++pass) {  // twice, so that the second accumulates
@@ -151,15 +130,13 @@ TEST(FlatBuffer, LeavesOfManyReplicasAliasOneRowOfWeightsAndOwnTheirGradients) {
     }
   for (int replica = 0; replica < 2; ++replica) {
     const auto& parameters = replicas[static_cast<size_t>(replica)];
-    const auto& own = gradients[static_cast<size_t>(replica)];
     std::vector<at::Tensor> reference{initial[0].clone().requires_grad_(), initial[1].clone().requires_grad_()};
     (at::linear(input, reference[0], reference[1]).square().sum() * (2 * (replica + 1))).backward();
     for (int64_t i = 0; i < 2; ++i) {
       const at::Tensor& parameter = parameters[static_cast<size_t>(i)];
       EXPECT_TRUE(parameter.is_leaf());
       EXPECT_EQ(address(parameter), address(weights.view(i)));
-      EXPECT_EQ(address(parameter.grad()), address(own.view(i)));
-      EXPECT_TRUE(own.view(i).allclose(reference[static_cast<size_t>(i)].grad())) << replica << ", " << i;
+      EXPECT_TRUE(parameter.grad().allclose(reference[static_cast<size_t>(i)].grad())) << replica << ", " << i;
     }
   }
   // One write to the row is an update of all replicas.
@@ -171,79 +148,17 @@ TEST(FlatBuffer, LeavesOfManyReplicasAliasOneRowOfWeightsAndOwnTheirGradients) {
 TEST(FlatBuffer, AChannelsLastConvolutionTrainsThroughTheViews) {
   const std::vector<at::Tensor> initial{at::randn({6, 3, 3, 3}), at::randn({6})};
   const auto weights = FlatBuffer::flatten(initial, at::MemoryFormat::ChannelsLast);
-  const FlatBuffer gradients(weights.layout());
   std::vector<at::Tensor> parameters{at::empty({6, 3, 3, 3}).requires_grad_(), at::empty({6}).requires_grad_()};
   weights.point_data(parameters);
-  gradients.point_grads(parameters);
   const at::Tensor input = at::randn({2, 3, 8, 8}).contiguous(at::MemoryFormat::ChannelsLast);
   at::conv2d(input, parameters[0], parameters[1]).square().sum().backward();
   std::vector<at::Tensor> reference{initial[0].clone().requires_grad_(), initial[1].clone().requires_grad_()};
   at::conv2d(input, reference[0], reference[1]).square().sum().backward();
   for (int64_t i = 0; i < 2; ++i)
-    EXPECT_TRUE(gradients.view(i).allclose(reference[static_cast<size_t>(i)].grad(), 1e-4, 1e-4)) << i;
-  EXPECT_EQ(address(parameters[0].grad()), address(gradients.view(0)));
+    EXPECT_TRUE(
+        parameters[static_cast<size_t>(i)].grad().allclose(reference[static_cast<size_t>(i)].grad(), 1e-4, 1e-4))
+        << i;
   EXPECT_TRUE(parameters[0].grad().is_contiguous(at::MemoryFormat::ChannelsLast));
-}
-
-// What every way of cutting must keep: each element in one chunk, bounds aligned, the two indices each other's inverse.
-void expect_sound(const FlatLayout& layout, const FlatChunks& cut, int64_t bytes) {
-  std::vector<int64_t> covered(layout.rows().size());
-  for (size_t c = 0; c < cut.chunks.size(); ++c) {
-    const FlatChunk& chunk = cut.chunks[c];
-    const FlatRow& row = layout.rows()[static_cast<size_t>(chunk.row)];
-    const auto element = static_cast<int64_t>(c10::elementSize(row.dtype));
-    EXPECT_LT(chunk.begin, chunk.end);
-    EXPECT_LE((chunk.end - chunk.begin) * element, (bytes + 63) / 64 * 64);
-    EXPECT_EQ(chunk.begin * element % 64, 0);
-    EXPECT_EQ(chunk.end * element % 64, 0);
-    covered[static_cast<size_t>(chunk.row)] += chunk.end - chunk.begin;
-    for (int64_t tensor = 0; tensor < layout.size(); ++tensor) {
-      const FlatSlot& slot = layout.slot(tensor);
-      const bool touches =
-          slot.row == chunk.row && std::max(slot.offset, chunk.begin) < std::min(slot.offset + slot.numel, chunk.end);
-      EXPECT_EQ(testing::Value(chunk.tensors, testing::Contains(tensor)), touches);
-      EXPECT_EQ(testing::Value(cut.of_tensor[static_cast<size_t>(tensor)], testing::Contains(static_cast<int64_t>(c))),
-                touches);
-    }
-  }
-  for (size_t row = 0; row < covered.size(); ++row) EXPECT_EQ(covered[row], layout.rows()[row].numel);
-  for (size_t a = 0; a < cut.chunks.size(); ++a)
-    for (size_t b = 0; b < a; ++b)
-      EXPECT_TRUE(cut.chunks[a].row != cut.chunks[b].row || cut.chunks[a].end <= cut.chunks[b].begin ||
-                  cut.chunks[b].end <= cut.chunks[a].begin);
-}
-
-TEST(FlatLayout, ChunksCoverEveryElementOnceWhateverTheirSize) {
-  auto tensors = various();
-  for (const at::Tensor& tensor : various(at::kDouble)) tensors.push_back(tensor);
-  for (const at::Tensor& tensor : various(at::kHalf)) tensors.push_back(tensor);
-  const FlatLayout layout(tensors);
-  for (int64_t bytes : {1, 64, 65, 128, 200, 1024, 1 << 20})
-    for (auto order : {ChunkOrder::forward, ChunkOrder::reverse})
-      expect_sound(layout, layout.chunks(bytes, order), bytes);
-}
-
-TEST(FlatLayout, ReverseChunksStartWithTheLastTensors) {
-  const std::vector<at::Tensor> tensors{at::zeros({16}), at::zeros({40}), at::zeros({16})};  // 16 + 48 + 16 floats
-  const auto cut = FlatLayout(tensors).chunks(32 * 4);
-  ASSERT_EQ(cut.chunks.size(), 3u);
-  EXPECT_THAT(cut.chunks[0].tensors, ElementsAre(1, 2));
-  EXPECT_EQ(cut.chunks[0].begin, 48);
-  EXPECT_EQ(cut.chunks[0].end, 80);
-  EXPECT_THAT(cut.chunks[1].tensors, ElementsAre(1));
-  EXPECT_THAT(cut.chunks[2].tensors, ElementsAre(0));
-  EXPECT_EQ(cut.chunks[2].end - cut.chunks[2].begin, 16);
-  EXPECT_THAT(cut.of_tensor, ElementsAre(ElementsAre(2), ElementsAre(0, 1), ElementsAre(0)));
-}
-
-TEST(FlatLayout, ReverseChunksOfSeveralRowsAreOrderedByWhenTheyAreReady) {
-  // float 0 and 3, double 1 and 2: going backwards, the doubles are complete once tensor 1 is.
-  const std::vector<at::Tensor> tensors{at::zeros({16}), at::zeros({8}, at::kDouble), at::zeros({8}, at::kDouble),
-                                        at::zeros({16})};
-  const auto cut = FlatLayout(tensors).chunks(128);
-  ASSERT_EQ(cut.chunks.size(), 2u);
-  EXPECT_THAT(cut.chunks[0].tensors, ElementsAre(1, 2));
-  EXPECT_THAT(cut.chunks[1].tensors, ElementsAre(0, 3));
 }
 
 TEST(FlatLayout, FollowsFromShapesAlone) {
@@ -271,18 +186,17 @@ TEST(FlatLayout, MistakesAreErrorsThatSayWhatWasGotAndExpected) {
             "FlatLayout: tensor 1 was given before, expected every tensor once");
   EXPECT_THROW(FlatLayout(std::vector{at::Tensor()}), Error);
   EXPECT_THROW(FlatLayout(std::vector{tensor.to_sparse()}), Error);
-  EXPECT_THROW(FlatLayout(std::vector{tensor}).chunks(0), Error);
   const auto buffer = FlatBuffer::flatten(std::vector{tensor});
   EXPECT_EQ(message_of([&] {
               buffer.point_data(std::vector{at::zeros({3, 2})});
             }),
             "FlatBuffer::point_data: tensor 0 has shape [3, 2], expected [2, 3]");
   EXPECT_EQ(message_of([&] {
-              buffer.point_grads(std::vector{at::zeros({2, 3}, at::kDouble)});
+              buffer.point_data(std::vector{at::zeros({2, 3}, at::kDouble)});
             }),
-            "FlatBuffer::point_grads: tensor 0 has dtype float64, expected float32");
-  EXPECT_EQ(message_of([&] { buffer.copy_from(std::vector<at::Tensor>{}); }),
-            "FlatBuffer::copy_from: got 0 tensors, expected 1");
+            "FlatBuffer::point_data: tensor 0 has dtype float64, expected float32");
+  EXPECT_EQ(message_of([&] { buffer.point_data(std::vector<at::Tensor>{}); }),
+            "FlatBuffer::point_data: got 0 tensors, expected 1");
 }
 
 }  // namespace
