@@ -81,9 +81,9 @@ void serve(const std::vector<std::string>& words) {
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double bytes = static_cast<double>(team.bytes_sent() - before) / static_cast<double>(steps);
-    const auto right = me.evaluate(10000, 500, [&](Span span) {
-      const auto logits = net->forward(test.pixels.slice(0, span.begin, span.end));
-      return logits.argmax(1).eq(test.labels.slice(0, span.begin, span.end)).sum();
+    const auto right = me.evaluate(10000, 500, [&](Interval interval) {
+      const auto logits = net->forward(test.pixels.slice(0, interval.begin, interval.end));
+      return logits.argmax(1).eq(test.labels.slice(0, interval.begin, interval.end)).sum();
     });
     if (me.number() == 0)
       std::cout << seconds / static_cast<double>(steps) << " " << loss << " " << right.item<double>() / 1e4 << " "

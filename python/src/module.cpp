@@ -23,7 +23,7 @@ void bind_core(pybind11::module_& module) {
       "block_nodes",
       [](int64_t leaves, int64_t begin, int64_t end) {
         std::vector<std::pair<int64_t, int64_t>> nodes;
-        for (const Span node : block_nodes(leaves, {begin, end})) nodes.emplace_back(node.begin, node.end);
+        for (const Interval node : block_nodes(leaves, {begin, end})) nodes.emplace_back(node.begin, node.end);
         return nodes;
       },
       pybind11::arg("leaves"), pybind11::arg("begin"), pybind11::arg("end"),

@@ -45,7 +45,7 @@ struct Call {
   // reduce_nodes (threads): rank t is replica block.begin + t; the peer's outputs receive the block's maximal nodes.
   // all_reduce (processes): the inputs are the nodes of this process's block, outputs[0] the result.
   Placement placement;
-  Span block;
+  Interval block;
   std::vector<int64_t> input_counts;   // all_to_all: elements for each rank
   std::vector<int64_t> output_counts;  // all_to_all: elements from each rank
   std::chrono::milliseconds timeout{0};

@@ -146,7 +146,7 @@ class Hierarchical : public Backend {
   // Every thread posts all its pieces; the leader carries each to the other processes as soon as its nodes are there.
   void all_reduce(const Call& call, const at::Tensor& flat) {
     const bool ring = call.order == Order::ring;
-    const Span block = ring ? Span{0, block_.size()} : block_;
+    const Interval block = ring ? Interval{0, block_.size()} : block_;
     const Placement placement = ring ? Placement({block_.size()}) : placement_;
     const auto count = static_cast<int64_t>(block_nodes(placement.replicas(), block).size());
     const int64_t step = kPieceBytes / static_cast<int64_t>(flat.element_size());
@@ -194,7 +194,7 @@ class Hierarchical : public Backend {
     if (leads()) part.outputs = {output.narrow(0, block_.begin * length, block_.size() * length)};
     finish(within(std::move(part)));
     for (int64_t p = 0; leads() && p < placement_.processes(); ++p) {
-      const Span block = placement_.block(p);
+      const Interval block = placement_.block(p);
       Call share = like(call, Kind::broadcast);
       share.peer = static_cast<int>(p);
       share.inputs = share.outputs = {output.narrow(0, block.begin * length, block.size() * length)};
@@ -279,7 +279,7 @@ class Hierarchical : public Backend {
   const std::shared_ptr<Backend> threads_;
   const std::shared_ptr<Backend> processes_;
   const Placement placement_;
-  const Span block_;
+  const Interval block_;
   int64_t widest_ = 1;
   Executor collectives_{Executor::Mode::in_order};
 };

@@ -47,7 +47,7 @@ LoaderOptions checked(LoaderOptions options) {
           ", expected 0 to 1024");
   require(options.prefetch >= 0 && options.prefetch <= 1024, "Loader", "prefetch is ", options.prefetch,
           ", expected 0 to 1024");
-  const Span block = options.block.value_or(Span{0, options.replicas});
+  const Interval block = options.block.value_or(Interval{0, options.replicas});
   require(0 <= block.begin && block.begin <= block.end && block.end <= options.replicas, "Loader", "the block is [",
           block.begin, ", ", block.end, "), expected a part of [0, ", options.replicas, ")");
   options.block = block;

@@ -17,7 +17,7 @@ namespace lockstep::data {
 namespace {
 
 /// Part `number` of `count` things cut in `parts` whose sizes differ by at most one: Placement::even without the table.
-Span part_of(int64_t count, int64_t parts, int64_t number) {
+Interval part_of(int64_t count, int64_t parts, int64_t number) {
   const int64_t base = count / parts, larger = count % parts;
   const int64_t begin = number * base + std::min(number, larger);
   return {begin, begin + base + (number < larger ? 1 : 0)};
@@ -124,8 +124,8 @@ int64_t BatchPlan::size(int64_t step) const {
   return std::min(batch_, positions_ - step * batch_);
 }
 
-Span BatchPlan::positions(int64_t step, int64_t replica) const {
-  const Span share = part_of(size(step), replicas_, replica);
+Interval BatchPlan::positions(int64_t step, int64_t replica) const {
+  const Interval share = part_of(size(step), replicas_, replica);
   return {step * batch_ + share.begin, step * batch_ + share.end};
 }
 
@@ -161,7 +161,7 @@ class RowReader : public ShareReader {
         layout_(options.layout),
         pipeline_(options.transforms, *dataset_, options.seed),
         pool_(dataset_->info(), layout_, pin(options),
-              static_cast<size_t>(2 * options.block.value_or(Span{0, options.replicas}).size())) {}
+              static_cast<size_t>(2 * options.block.value_or(Interval{0, options.replicas}).size())) {}
 
   const Dataset& dataset() const override { return *dataset_; }
   void give_back(const Batch& batch) override { pool_.give({batch.ids, batch.inputs, batch.targets}); }
@@ -169,7 +169,7 @@ class RowReader : public ShareReader {
   Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) override {
     const StandardFloats standard;
     Batch batch = begin(index);
-    const Span positions = plan().positions(batch.at.step, replica);
+    const Interval positions = plan().positions(batch.at.step, replica);
     const int64_t rows = plan().rows(batch.at.step, replica);
     batch.count = positions.size();
     BufferPool::Buffers buffers = pool_.take(rows);

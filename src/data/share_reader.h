@@ -49,7 +49,7 @@ class BatchPlan {
   /// Examples of the batch.
   int64_t size(int64_t step) const;
   /// The positions of a replica's share, and the rows of its tensors: more than these with Tail::pad.
-  Span positions(int64_t step, int64_t replica) const;
+  Interval positions(int64_t step, int64_t replica) const;
   int64_t rows(int64_t step, int64_t replica) const;
 
  private:

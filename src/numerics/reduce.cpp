@@ -43,25 +43,25 @@ bool is_reducible(c10::ScalarType dtype) {
   return reduce_type(dtype).has_value();
 }
 
-TreeProgram TreeProgram::of_block(int64_t leaves, Span block) {
-  std::vector<Span> nodes;
+TreeProgram TreeProgram::of_block(int64_t leaves, Interval block) {
+  std::vector<Interval> nodes;
   for (int64_t leaf = block.begin; leaf < block.end; ++leaf) nodes.push_back({leaf, leaf + 1});
   return of_nodes(leaves, nodes);
 }
 
-TreeProgram TreeProgram::of_nodes(int64_t leaves, std::span<const Span> nodes) {
+TreeProgram TreeProgram::of_nodes(int64_t leaves, std::span<const Interval> nodes) {
   TreeProgram program;
   struct Nothing {};
   uint8_t merged = 0;
   auto merge = [&](Nothing&, Nothing&&) { ++merged; };
   TreeAccumulator<Nothing, decltype(merge)> accumulator(leaves, merge);
-  for (const Span& node : nodes) {
+  for (const Interval& node : nodes) {
     merged = 0;
     accumulator.push(node, Nothing{});
     program.merges_.push_back(merged);
     program.depth_ = std::max<int64_t>(program.depth_, accumulator.entries().size() + merged);
   }
-  for (const auto& entry : accumulator.entries()) program.results_.push_back(entry.span);
+  for (const auto& entry : accumulator.entries()) program.results_.push_back(entry.interval);
   return program;
 }
 

@@ -66,7 +66,7 @@ Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, double tell) {
   const int64_t classes = loader_->dataset().info().classes;
-  const auto add_up = [&](Span) {
+  const auto add_up = [&](Interval) {
     auto sums = at::zeros({kSums + (options_.figures.confusion ? classes * classes : 0)}, at::kDouble);
     for (const data::Batch& batch : loader_->share(me.number())) {
       if (batch.count == 0) continue;

@@ -51,7 +51,7 @@ std::string content(const Batch& batch) {
 using Contents = std::map<std::pair<int64_t, int64_t>, std::string>;  // (replica, number of the batch)
 
 /// Every share of these replicas, each taken by a thread of its own or all in turn.
-void take(Loader& loader, Span block, int64_t batches, bool threads, Contents& into) {
+void take(Loader& loader, Interval block, int64_t batches, bool threads, Contents& into) {
   std::mutex mutex;
   const auto one = [&](int64_t replica, int64_t number) {
     std::string got = content(loader.next(replica));
@@ -122,7 +122,7 @@ TEST(Loader, ExactTailsUseEveryExampleOnceAndMayLeaveReplicasWithNone) {
   for (int64_t replica = 0; replica < 8; ++replica)
     for (const Batch& batch : loader.share(replica)) ledger.add(batch);
   EXPECT_EQ(ledger.report().to_string(), "103 of 103 examples were used, each once");
-  Loader again = make_loader({.batch = 20, .replicas = 8, .block = Span{7, 8}});
+  Loader again = make_loader({.batch = 20, .replicas = 8, .block = Interval{7, 8}});
   std::vector<int64_t> counts;
   for (const Batch& batch : again.share(7)) {
     counts.push_back(batch.count);
@@ -168,7 +168,7 @@ TEST(Loader, ACursorGoesOnInAnyPlacement) {
   const Cursor cursor = first.cursor(3);
   EXPECT_EQ(cursor, (Cursor{1, 3}));
   Contents rest;
-  for (const Span block : {Span{0, 1}, Span{1, 4}}) {
+  for (const Interval block : {Interval{0, 1}, Interval{1, 4}}) {
     options.block = block;
     Loader loader = make_loader(options);
     loader.next(block.begin);  // whatever was done with it before
@@ -325,13 +325,13 @@ TEST(Loader, MistakesAreErrorsThatSayWhatWasGot) {
   const auto message = [](LoaderOptions options) { return error_of([&] { make_loader(options); }); };
   EXPECT_THAT(message({.batch = 0}), HasSubstr("batch is 0"));
   EXPECT_THAT(message({.replicas = 0}), HasSubstr("replicas is 0"));
-  EXPECT_THAT(message({.replicas = 4, .block = Span{2, 5}}),
+  EXPECT_THAT(message({.replicas = 4, .block = Interval{2, 5}}),
               HasSubstr("the block is [2, 5), expected a part of [0, 4)"));
   EXPECT_THAT(message({.batch = 104, .tail = Tail::drop_last}), HasSubstr("no full batch of 104"));
   EXPECT_THAT(message({.workers = -1}), HasSubstr("workers is -1"));
   EXPECT_THAT(message({.prefetch = -1}), HasSubstr("prefetch is -1"));
   EXPECT_THAT(error_of([] { Loader(images(), Order::sequential(5)); }), HasSubstr("for 5 examples, expected 103"));
-  Loader loader = make_loader({.replicas = 4, .block = Span{1, 3}});
+  Loader loader = make_loader({.replicas = 4, .block = Interval{1, 3}});
   EXPECT_THAT(error_of([&] { loader.next(0); }), HasSubstr("replica 0, expected one of [1, 3)"));
   EXPECT_THAT(error_of([&] { loader.seek({0, 1}); }), HasSubstr("a step in [0, 1)"));
   for (const Tail tail : {Tail::exact, Tail::drop_last, Tail::pad}) EXPECT_EQ(parse_tail(to_string(tail)), tail);

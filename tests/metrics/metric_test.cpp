@@ -142,7 +142,7 @@ TEST(Metric, MistakesAreErrorsThatSayWhatWasGot) {
 
 // Each metric over 64 examples, in replicas' shares of them.
 template <class M>
-M over(Span rows, M metric) {
+M over(Interval rows, M metric) {
   const at::Tensor scores = random_scores({64, 5}, 7), targets = random_labels(64, 5, 8);
   const at::Tensor mine = scores.narrow(0, rows.begin, rows.size());
   if constexpr (std::is_same_v<M, FeatureMoments>)
@@ -185,7 +185,7 @@ void expect_the_tree_of_any_placement(const M& empty) {
   all.merge(gathered(states));
   // Nodes of blocks that are whole subtrees may be merged beforehand: 4 + 2 + 2.
   std::vector<at::Tensor> nodes;
-  for (const Span block : {Span{0, 4}, Span{4, 6}, Span{6, 8}}) {
+  for (const Interval block : {Interval{0, 4}, Interval{4, 6}, Interval{6, 8}}) {
     M part = empty;
     part.merge(gathered({states.begin() + block.begin, states.begin() + block.end}));
     nodes.push_back(part.state());
@@ -219,7 +219,7 @@ TEST(Metric, EmptyStatesMergeWithoutATrace) {
 TEST(FeatureMoments, AreMeanAndCovarianceByDefinitionAlsoFarFromZero) {
   const at::Tensor features = random_scores({50, 6}, 9) + 1e6;
   FeatureMoments moments(6);
-  for (const Span rows : {Span{0, 7}, Span{7, 7}, Span{7, 8}, Span{8, 50}})
+  for (const Interval rows : {Interval{0, 7}, Interval{7, 7}, Interval{7, 8}, Interval{8, 50}})
     moments.add(features.narrow(0, rows.begin, rows.size()));
   EXPECT_EQ(moments.count(), 50);
   EXPECT_LT((moments.mean() - features.mean(0)).abs().max().item<double>(), 1e-8);

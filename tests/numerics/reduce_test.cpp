@@ -98,10 +98,10 @@ TEST(Reduce, NodesOfBlocksMeetInTheSameBitsAsLeaves) {
   const auto leaves = contributions(replicas, length, at::kFloat);
   const auto expected = by_definition(ReduceOp::sum, leaves, 0, replicas);
   const Placement placement({3, 0, 5, 2, 1});
-  std::vector<Span> spans;
+  std::vector<Interval> spans;
   std::vector<at::Tensor> nodes;
   for (int64_t p = 0; p < placement.processes(); ++p) {
-    const Span block = placement.block(p);
+    const Interval block = placement.block(p);
     const auto program = TreeProgram::of_block(replicas, block);
     std::vector<at::Tensor> mine(leaves.begin() + block.begin, leaves.begin() + block.end), out;
     for (size_t k = 0; k < program.results().size(); ++k) out.push_back(at::empty({length}));

@@ -24,7 +24,7 @@ std::string definition(int64_t begin, int64_t end) {
   return text("(", definition(begin, begin + half), "+", definition(begin + half, end), ")");
 }
 
-void push_leaves(Writer& writer, Span block) {
+void push_leaves(Writer& writer, Interval block) {
   for (int64_t leaf = block.begin; leaf < block.end; ++leaf) writer.push({leaf, leaf + 1}, std::to_string(leaf));
 }
 
@@ -44,7 +44,7 @@ std::string summed_over(const std::vector<int64_t>& counts) {
   for (int64_t p = 0; p < placement.processes(); ++p) {
     Writer block(placement.replicas(), {});
     push_leaves(block, placement.block(p));
-    for (auto& entry : block.entries()) root.push(entry.span, entry.value);
+    for (auto& entry : block.entries()) root.push(entry.interval, entry.value);
   }
   EXPECT_TRUE(root.complete());
   return root.entries()[0].value;
@@ -93,16 +93,16 @@ TEST(Tree, ABlockOwnsAtMostTwoLogNodesAndAnAlignedOneOwnsOne) {
         const auto nodes = block_nodes(leaves, {begin, end});
         EXPECT_LE(static_cast<int64_t>(nodes.size()), std::max<int64_t>(2 * log, 1));
         int64_t at = begin;
-        for (const Span& node : nodes) {
+        for (const Interval& node : nodes) {
           EXPECT_EQ(node.begin, at);
           at = node.end;
         }
         EXPECT_EQ(at, end);
       }
   }
-  EXPECT_EQ(block_nodes(8, {4, 8}), (std::vector<Span>{{4, 8}}));
-  EXPECT_EQ(block_nodes(8, {3, 6}), (std::vector<Span>{{3, 4}, {4, 6}}));
-  EXPECT_EQ(block_nodes(7, {4, 7}), (std::vector<Span>{{4, 7}}));
+  EXPECT_EQ(block_nodes(8, {4, 8}), (std::vector<Interval>{{4, 8}}));
+  EXPECT_EQ(block_nodes(8, {3, 6}), (std::vector<Interval>{{3, 4}, {4, 6}}));
+  EXPECT_EQ(block_nodes(7, {4, 7}), (std::vector<Interval>{{4, 7}}));
 }
 
 TEST(Tree, AnAccumulatorThatStartsAtZeroHoldsAtMostLogValues) {
@@ -116,7 +116,7 @@ TEST(Tree, AnAccumulatorThatStartsAtZeroHoldsAtMostLogValues) {
 TEST(Placement, SplitsEvenlyAndFindsTheProcessOfAReplica) {
   const auto placement = Placement::even(8, 3);
   EXPECT_EQ(placement, Placement({3, 3, 2}));
-  EXPECT_EQ(placement.block(2), (Span{6, 8}));
+  EXPECT_EQ(placement.block(2), (Interval{6, 8}));
   EXPECT_EQ(placement.process_of(5), 1);
   EXPECT_EQ(Placement({0, 2, 0, 1}).process_of(2), 3);
   EXPECT_EQ(Placement::even(2, 4), Placement({1, 1, 0, 0}));

@@ -63,7 +63,7 @@ struct LoaderOptions {
   int64_t batch = 256;
   /// R, over which each batch is cut, and those of them that are served here: all when empty.
   int64_t replicas = 1;
-  std::optional<Span> block{};
+  std::optional<Interval> block{};
   Tail tail = Tail::exact;
   Transforms transforms{};
   /// What random transforms draw from.

@@ -25,19 +25,19 @@ class TreeProgram {
   /// Sources are the R leaves themselves.
   static TreeProgram of_leaves(int64_t leaves) { return of_block(leaves, {0, leaves}); }
   /// Sources are the leaves of one block; the results are the block's maximal nodes.
-  static TreeProgram of_block(int64_t leaves, Span block);
+  static TreeProgram of_block(int64_t leaves, Interval block);
   /// Sources are nodes of the tree, from left to right, as blocks contributed them.
-  static TreeProgram of_nodes(int64_t leaves, std::span<const Span> nodes);
+  static TreeProgram of_nodes(int64_t leaves, std::span<const Interval> nodes);
 
   int64_t sources() const { return static_cast<int64_t>(merges_.size()); }
   std::span<const uint8_t> merges() const { return merges_; }
   /// What is left on the stack: one root, or the maximal nodes of a block.
-  const std::vector<Span>& results() const { return results_; }
+  const std::vector<Interval>& results() const { return results_; }
   int64_t depth() const { return depth_; }
 
  private:
   std::vector<uint8_t> merges_;
-  std::vector<Span> results_;
+  std::vector<Interval> results_;
   int64_t depth_ = 0;  // the most values that are on the stack at once
 };
 

@@ -8,19 +8,19 @@
 namespace lockstep {
 
 /// A contiguous run of logical replicas, [begin, end).
-struct Span {
+struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
 
   int64_t size() const { return end - begin; }
-  bool operator==(const Span&) const = default;
+  bool operator==(const Interval&) const = default;
 };
 
 /// The canonical tree: the balanced binary tree over R logical replicas that fixes the order in which their
 /// contributions are added, wherever they run. The node of level k and number i covers the leaves
 /// [i * 2^k, (i + 1) * 2^k), cut off at R; a node without a right child is its left child.
 /// True where `left` and `right` are the two children of one node of the tree over `leaves` leaves.
-bool are_siblings(int64_t leaves, Span left, Span right);
+bool are_siblings(int64_t leaves, Interval left, Interval right);
 
 /// Adds values of adjacent nodes, handed over from left to right, in the tree's order: a binary counter. It merges two
 /// neighbours as soon as they are siblings, so it holds at most log2 R values for aligned input, and what it holds at
@@ -31,27 +31,27 @@ template <class T, class Merge>
 class TreeAccumulator {
  public:
   struct Entry {
-    Span span;
+    Interval interval;
     T value;
   };
 
   TreeAccumulator(int64_t leaves, Merge merge) : leaves_(leaves), merge_(std::move(merge)) {}
 
-  void push(Span span, T value) {
-    entries_.push_back({span, std::move(value)});
+  void push(Interval interval, T value) {
+    entries_.push_back({interval, std::move(value)});
     while (entries_.size() > 1) {
       Entry& left = entries_[entries_.size() - 2];
       Entry& right = entries_.back();
-      if (!are_siblings(leaves_, left.span, right.span)) return;
+      if (!are_siblings(leaves_, left.interval, right.interval)) return;
       merge_(left.value, std::move(right.value));
-      left.span.end = right.span.end;
+      left.interval.end = right.interval.end;
       entries_.pop_back();
     }
   }
 
   /// The nodes that found no sibling yet, from left to right; one, the root, once every leaf was pushed.
   std::vector<Entry>& entries() { return entries_; }
-  bool complete() const { return entries_.size() == 1 && entries_[0].span == Span{0, leaves_}; }
+  bool complete() const { return entries_.size() == 1 && entries_[0].interval == Interval{0, leaves_}; }
 
  private:
   int64_t leaves_;
@@ -61,7 +61,7 @@ class TreeAccumulator {
 
 /// The maximal nodes of the tree that make up the block, from left to right: what a process that runs these replicas
 /// contributes to a sum over all of them.
-std::vector<Span> block_nodes(int64_t leaves, Span block);
+std::vector<Interval> block_nodes(int64_t leaves, Interval block);
 
 /// Where R logical replicas run: process p runs the next `counts[p]` of them. Any contiguous split is legal, empty
 /// processes too.
@@ -75,7 +75,7 @@ class Placement {
 
   int64_t replicas() const { return begins_.back(); }
   int64_t processes() const { return static_cast<int64_t>(begins_.size()) - 1; }
-  Span block(int64_t process) const { return {begins_[process], begins_[process + 1]}; }
+  Interval block(int64_t process) const { return {begins_[process], begins_[process + 1]}; }
   /// The process that runs a replica.
   int64_t process_of(int64_t replica) const;
   bool operator==(const Placement&) const = default;

@@ -63,7 +63,7 @@ class Replica {
   at::Device device() const;
   /// Its part of a batch of `examples`: contiguous, sizes differ by at most one, empty where there are fewer examples
   /// than replicas.
-  Span share_of(int64_t examples) const;
+  Interval share_of(int64_t examples) const;
   at::Tensor share_of(const at::Tensor& batch) const;
 
   /// Collective. Makes the network one of R that hold the weights and buffers of replica 0: one storage of weights a
@@ -126,7 +126,7 @@ class Replica {
   /// cover this replica's share of `examples` examples, at most `batch` at a time; it returns a tensor of sums (of
   /// losses, of correct answers, of examples), float64 on the CPU in the end. Returns the sums over all replicas: each
   /// example counts once. Where there are fewer examples than replicas, some see one empty batch, for its sizes.
-  at::Tensor evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Span)>& body);
+  at::Tensor evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Interval)>& body);
 
   /// Collective. Compares what must be equal on all processes (weights, the optimiser's state) and, with `buffers`, the
   /// networks' buffers of all replicas, which are equal where every batch norm is synchronised. Throws Error that names

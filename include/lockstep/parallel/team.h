@@ -62,7 +62,7 @@ class Team {
 
   int64_t replicas() const;
   /// The replicas of this process.
-  Span block() const;
+  Interval block() const;
   const Placement& placement() const;
   const comm::Group& group() const;
   /// The bytes that this process has sent to others so far: gradients, losses, statistics, states.

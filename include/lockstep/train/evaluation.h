@@ -37,7 +37,7 @@ struct Figures {
 struct EvaluationOptions {
   int64_t batch = 1024;  ///< of all replicas together
   int64_t replicas = 1;
-  Span block{0, 1};  ///< those of this process
+  Interval block{0, 1};  ///< those of this process
   data::Transforms transforms{};
   data::Layout layout = data::Layout::contiguous;
   Precision precision = Precision::full;

@@ -19,7 +19,7 @@ struct Job {
   at::ScalarType dtype = at::kByte;
   ReduceOp op = ReduceOp::sum;
   int64_t leaves = 0;  // of the tree, where the sources are only a block of it
-  Span block = {};
+  Interval block = {};
   std::vector<int> devices = {};  // the GPU of each destination; empty on the CPU
 };
 

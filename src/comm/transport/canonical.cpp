@@ -21,7 +21,7 @@ class CanonicalAllReduce {
   CanonicalAllReduce(Transport& transport, const Placement& placement, const TensorList& nodes,
                      const at::Tensor& result, ReduceOp op, Clock::time_point deadline)
       : transport_(transport), placement_(placement), nodes_(nodes), result_(result), op_(op), deadline_(deadline) {
-    std::vector<Span> all;
+    std::vector<Interval> all;
     for (int64_t p = 0; p < placement.processes(); ++p) {
       const auto mine = block_nodes(placement.replicas(), placement.block(p));
       counts_.push_back(static_cast<int64_t>(mine.size()));
@@ -54,15 +54,17 @@ class CanonicalAllReduce {
 
  private:
   struct Piece {
-    std::vector<Span> slices;  // of the flat tensor, one a rank
-    TensorList sources;        // all nodes of my slice, from left to right
+    std::vector<Interval> slices;  // of the flat tensor, one a rank
+    TensorList sources;            // all nodes of my slice, from left to right
     at::Tensor scratch;
     std::unique_ptr<Pending> incoming;
   };
 
   int me() const { return transport_.rank(); }
 
-  at::Tensor part(const at::Tensor& tensor, Span span) const { return tensor.narrow(0, span.begin, span.size()); }
+  at::Tensor part(const at::Tensor& tensor, Interval interval) const {
+    return tensor.narrow(0, interval.begin, interval.size());
+  }
 
   // Everybody gets everything and adds it up for himself.
   void run_small() {
@@ -84,7 +86,7 @@ class CanonicalAllReduce {
   }
 
   void start(Piece& piece) {
-    const Span mine = piece.slices[me()];
+    const Interval mine = piece.slices[me()];
     int64_t foreign = 0;
     for (int64_t p = 0; p < transport_.size(); ++p) foreign += p == me() ? 0 : counts_[p];
     piece.scratch = at::empty({foreign, mine.size()}, result_.options());

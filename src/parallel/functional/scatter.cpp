@@ -17,8 +17,8 @@ std::vector<at::Tensor> scatter_tensor(const at::Tensor& x, const Devices& devic
           x.sizes());
   const Placement cut = Placement::even(x.dim() > 0 ? x.size(dim) : replicas, replicas);
   for (int64_t r = 0; r < replicas; ++r) {
-    const Span span = cut.block(r);
-    const at::Tensor share = x.dim() > 0 ? x.narrow(dim, span.begin, span.size()) : x;
+    const Interval interval = cut.block(r);
+    const at::Tensor share = x.dim() > 0 ? x.narrow(dim, interval.begin, interval.size()) : x;
     shares.push_back(share.to(devices[r].torch()));
   }
   return shares;

@@ -32,9 +32,9 @@ StateDivision::StateDivision(const TeamState& team, const std::vector<at::Tensor
     for (int64_t begin = 0; begin < numel; begin += length) {
       const int64_t owner = (before + begin) * processes / all;
       Part& part = parts_[owner][p];
-      if (part.span.size() == 0) part = {{begin, begin}, dtype.lengths[owner]};
+      if (part.interval.size() == 0) part = {{begin, begin}, dtype.lengths[owner]};
       dtype.lengths[owner] += std::min(length, numel - begin);
-      part.span.end = std::min(numel, begin + length);
+      part.interval.end = std::min(numel, begin + length);
     }
     before += numel;
   }
@@ -52,7 +52,7 @@ void StateDivision::gather(const comm::Group& group, const std::vector<at::Tenso
   for (const Dtype& dtype : dtypes_) {
     const int64_t longest = *std::ranges::max_element(dtype.lengths);
     for (int64_t begin = 0; begin < longest; begin += kMessageElements) {
-      const Span window{begin, std::min(longest, begin + kMessageElements)};
+      const Interval window{begin, std::min(longest, begin + kMessageElements)};
       const auto received = at::empty({processes, window.size()}, at::TensorOptions(dtype.dtype).device(device_));
       const auto sent = at::zeros_like(received[0]);
       copy(me_, dtype, window, sent, flats, true);
@@ -67,15 +67,15 @@ void StateDivision::gather(const comm::Group& group, const std::vector<at::Tenso
 }
 
 // Between a process's message, which holds a window of its elements, and where they belong.
-void StateDivision::copy(int64_t process, const Dtype& dtype, Span window, const at::Tensor& message,
+void StateDivision::copy(int64_t process, const Dtype& dtype, Interval window, const at::Tensor& message,
                          const std::vector<at::Tensor>& flats, bool out) const {
   for (const int64_t p : dtype.parameters) {
     const Part& part = parts_[process][p];
     const int64_t begin = std::max(window.begin, part.offset);
-    const int64_t length = std::min(window.end, part.offset + part.span.size()) - begin;
+    const int64_t length = std::min(window.end, part.offset + part.interval.size()) - begin;
     if (length <= 0 || !flats[p].defined()) continue;
     const auto in_message = message.narrow(0, begin - window.begin, length);
-    const auto in_place = flats[p].narrow(0, part.span.begin + begin - part.offset, length);
+    const auto in_place = flats[p].narrow(0, part.interval.begin + begin - part.offset, length);
     (out ? in_message : in_place).copy_(out ? in_place : in_message);
   }
 }

@@ -17,7 +17,7 @@ class StateDivision {
   StateDivision(const TeamState& team, const std::vector<at::Tensor>& weights);
 
   /// The elements of a parameter that this process has; maybe none.
-  Span mine(int64_t parameter) const { return parts_[me_][parameter].span; }
+  Interval mine(int64_t parameter) const { return parts_[me_][parameter].interval; }
   /// Of the piece that begins there.
   bool owns(int64_t parameter, int64_t begin) const {
     return mine(parameter).begin <= begin && begin < mine(parameter).end;
@@ -29,7 +29,7 @@ class StateDivision {
 
  private:
   struct Part {
-    Span span;
+    Interval interval;
     int64_t offset = 0;  // among the elements of one dtype that its process has
   };
   struct Dtype {
@@ -39,7 +39,7 @@ class StateDivision {
   };
 
   Dtype& entry_of(at::ScalarType dtype);
-  void copy(int64_t process, const Dtype& dtype, Span window, const at::Tensor& message,
+  void copy(int64_t process, const Dtype& dtype, Interval window, const at::Tensor& message,
             const std::vector<at::Tensor>& flats, bool out) const;
 
   int64_t me_;

@@ -27,8 +27,8 @@ void OptimizerState::add_slots(std::map<std::string, at::Tensor>& out, bool gath
       const at::Tensor& mine = state_[p][k];
       if (!mine.defined()) continue;
       wholes[p] = gathers ? at::zeros_like(flats_[p]) : mine;
-      const Span span = kept(static_cast<int64_t>(p));
-      if (gathers) wholes[p].narrow(0, span.begin, span.size()).copy_(mine);
+      const Interval interval = kept(static_cast<int64_t>(p));
+      if (gathers) wholes[p].narrow(0, interval.begin, interval.size()).copy_(mine);
     }
     if (gathers) division_->gather(team_->control, wholes);
     for (size_t p = 0; p < parameters_.size(); ++p)
@@ -93,12 +93,12 @@ void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& st
   for (size_t p = 0; p < parameters_.size(); ++p) {
     auto& parameter = parameters_[p];
     const auto names = state_names(rules_[parameter.group]);
-    const Span span = kept(static_cast<int64_t>(p));
+    const Interval interval = kept(static_cast<int64_t>(p));
     for (size_t k = 0; k < names.size(); ++k) {
       const auto whole = at::empty_like(flats_[p]);
       whole.as_strided(parameter.weight.sizes(), parameter.weight.strides())
           .copy_(state.at(parameter.name + "." + names[k]));
-      state_[p][k].copy_(whole.narrow(0, span.begin, span.size()));
+      state_[p][k].copy_(whole.narrow(0, interval.begin, interval.size()));
     }
     parameter.updates = state.at(parameter.name + ".step").item<int64_t>();
   }

@@ -98,8 +98,8 @@ void OptimizerState::prepare_next() {
   exchange_->hold(compresses_);
 }
 
-Span OptimizerState::kept(int64_t parameter) const {
-  return division_ ? division_->mine(parameter) : Span{0, flats_[parameter].numel()};
+Interval OptimizerState::kept(int64_t parameter) const {
+  return division_ ? division_->mine(parameter) : Interval{0, flats_[parameter].numel()};
 }
 
 bool OptimizerState::keeps(const Piece& piece) const {

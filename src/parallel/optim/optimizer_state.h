@@ -74,7 +74,7 @@ class OptimizerState {
   Job spread();
   Job finish();
   void share_norms();
-  Span kept(int64_t parameter) const;
+  Interval kept(int64_t parameter) const;
   bool keeps(const Piece& piece) const;
   at::Tensor in_shape(int64_t parameter, const at::Tensor& flat) const;
   void add_slots(std::map<std::string, at::Tensor>& out, bool gathers) const;

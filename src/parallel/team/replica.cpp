@@ -57,12 +57,12 @@ at::Device Replica::device() const {
   return state_->team->device;
 }
 
-Span Replica::share_of(int64_t examples) const {
+Interval Replica::share_of(int64_t examples) const {
   return Placement::even(examples, replicas()).block(number());
 }
 
 at::Tensor Replica::share_of(const at::Tensor& batch) const {
-  const Span mine = share_of(batch.size(0));
+  const Interval mine = share_of(batch.size(0));
   return batch.narrow(0, mine.begin, mine.size());
 }
 
@@ -248,7 +248,7 @@ void Replica::barrier() {
   });
 }
 
-at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Span)>& body) {
+at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::function<at::Tensor(Interval)>& body) {
   require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
           ", expected at least 1 of each");
   const PhaseScope evaluating(Phase::evaluate);
@@ -262,7 +262,7 @@ at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::functio
   at::Tensor sums;
   {
     const at::NoGradGuard no_grad;
-    const Span mine = share_of(examples);
+    const Interval mine = share_of(examples);
     if (mine.size() == 0) sums = at::zeros_like(body(mine), at::kDouble);
     for (int64_t at = mine.begin; at < mine.end; at += batch) {
       const auto part = body({at, std::min(mine.end, at + batch)}).detach().to(at::kCPU, at::kDouble);

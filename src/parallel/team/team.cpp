@@ -194,7 +194,7 @@ Team Team::create(const TeamOptions& options) {
 int64_t Team::replicas() const {
   return state_->placement.replicas();
 }
-Span Team::block() const {
+Interval Team::block() const {
   return state_->block;
 }
 const Placement& Team::placement() const {

@@ -73,7 +73,7 @@ struct AllGather {
 struct TeamState {
   TeamOptions options;
   Placement placement;
-  Span block;
+  Interval block;
   at::Device device = at::kCPU;
   int64_t permits = 1;
   /// Gradients travel on one group and everything else on another: their operations interleave differently in

@@ -17,9 +17,9 @@
 namespace lockstep::sparse {
 namespace {
 
-/// The rows of the batch entries in `span`, ascending.
-at::Tensor rows_in(const at::Tensor& batch, Span span) {
-  return at::nonzero(batch.ge(span.begin).logical_and(batch.lt(span.end))).squeeze(1);
+/// The rows of the batch entries in `interval`, ascending.
+at::Tensor rows_in(const at::Tensor& batch, Interval interval) {
+  return at::nonzero(batch.ge(interval.begin).logical_and(batch.lt(interval.end))).squeeze(1);
 }
 
 /// Rows `index` of x; a view where they lie one after another.
@@ -62,11 +62,11 @@ std::vector<SparseTensor> lockstep_scatter(const SparseTensor& x, const std::vec
   const at::Tensor coordinates = x.coordinates(), batch = coordinates.select(1, 0);
   const auto cut = Placement::even(x.batch_size(), std::ssize(devices));
   for (size_t r = 0; r < devices.size(); ++r) {
-    const Span span = cut.block(static_cast<int64_t>(r));
-    const at::Tensor rows = rows_in(batch, span);
-    CoordinateManagerPtr manager = new_manager(x.dimension(), span.size());
+    const Interval interval = cut.block(static_cast<int64_t>(r));
+    const at::Tensor rows = rows_in(batch, interval);
+    CoordinateManagerPtr manager = new_manager(x.dimension(), interval.size());
     const CoordinateMapKey key =
-        manager->insert(move_batch(coordinates.index_select(0, rows), -span.begin), x.tensor_stride()).key;
+        manager->insert(move_batch(coordinates.index_select(0, rows), -interval.begin), x.tensor_stride()).key;
     shares.emplace_back(take_run(x.features(), rows).to(devices[r].torch()), key, std::move(manager));
   }
   return shares;
@@ -111,11 +111,11 @@ std::vector<TensorField> lockstep_scatter(const TensorField& x, const std::vecto
   const at::Tensor batch = x.coordinates().select(1, 0);
   const auto cut = Placement::even(batch_size_of(x), std::ssize(devices));
   for (size_t r = 0; r < devices.size(); ++r) {
-    const Span span = cut.block(static_cast<int64_t>(r));
-    const at::Tensor rows = rows_in(batch, span);
+    const Interval interval = cut.block(static_cast<int64_t>(r));
+    const at::Tensor rows = rows_in(batch, interval);
     shares.emplace_back(take_run(x.features(), rows).to(devices[r].torch()),
-                        move_batch(x.coordinates().index_select(0, rows), -span.begin),
-                        new_manager(x.dimension(), span.size()));
+                        move_batch(x.coordinates().index_select(0, rows), -interval.begin),
+                        new_manager(x.dimension(), interval.size()));
   }
   return shares;
 }

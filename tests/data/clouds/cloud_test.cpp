@@ -139,7 +139,7 @@ TEST(Rooms, SayWhatIsExpected) {
   EXPECT_EQ(first_of(rooms(), 3)->size(), 3);
 }
 
-LoaderOptions options(int64_t replicas, std::optional<Span> block = std::nullopt) {
+LoaderOptions options(int64_t replicas, std::optional<Interval> block = std::nullopt) {
   return {.batch = 5,
           .replicas = replicas,
           .block = block,
@@ -150,7 +150,7 @@ LoaderOptions options(int64_t replicas, std::optional<Span> block = std::nullopt
 TEST(CloudLoader, SharesAreTheSameWhereverTheyAreRead) {
   const auto scenes = rooms();
   const Order order = Order::shuffled(12, 1);
-  Loader all(scenes, order, options(3)), part(scenes, order, options(3, Span{1, 3}));
+  Loader all(scenes, order, options(3)), part(scenes, order, options(3, Interval{1, 3}));
   for (int step = 0; step < 6; ++step)  // two epochs
     for (int64_t replica = 1; replica < 3; ++replica) {
       const Batch a = all.next(replica), b = part.next(replica);

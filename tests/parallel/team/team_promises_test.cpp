@@ -91,7 +91,7 @@ TEST(TeamPromises, FrozenPartsStayFrozen) {
     EXPECT_FALSE(network->parameters()[0].requires_grad());
     EXPECT_TRUE(network->parameters()[1].requires_grad());
     network->children()[1]->eval();  // statistics that are to stay
-    me.evaluate(8, 4, [&](Span part) {
+    me.evaluate(8, 4, [&](Interval part) {
       EXPECT_FALSE(network->is_training());
       return network->forward(torch::ones({part.size(), 3})).sum().to(torch::kDouble).view({1});
     });

@@ -313,12 +313,12 @@ TEST(Team, EvaluatesEachExampleOnce) {
     Team::create({.replicas = 3, .devices = "cpu:2"}).run([&](Replica& me) {
       auto net = me.share(make());
       const auto ids = torch::arange(examples, torch::kDouble);
-      const auto sums = me.evaluate(examples, 4, [&](Span span) {
+      const auto sums = me.evaluate(examples, 4, [&](Interval interval) {
         EXPECT_FALSE(net->is_training());
         EXPECT_FALSE(torch::GradMode::is_enabled());
-        EXPECT_LE(span.size(), 4);
-        const auto mine = ids.slice(0, span.begin, span.end);
-        return torch::stack({mine.sum(), torch::scalar_tensor(span.size(), torch::kDouble)});
+        EXPECT_LE(interval.size(), 4);
+        const auto mine = ids.slice(0, interval.begin, interval.end);
+        return torch::stack({mine.sum(), torch::scalar_tensor(interval.size(), torch::kDouble)});
       });
       EXPECT_TRUE(net->is_training());
       EXPECT_EQ(sums[0].item<double>(), examples * (examples - 1) / 2.0);
