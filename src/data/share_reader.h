@@ -11,7 +11,7 @@
 
 #include "data/pipeline.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 
 namespace lockstep::data {
 

@@ -21,8 +21,8 @@
 #include <numeric>
 
 #include "lockstep/base/detail/instruction_set.h"
+#include "lockstep/numerics/placement.h"
 #include "lockstep/numerics/random.h"
-#include "lockstep/numerics/tree.h"
 #include "support/files.h"
 
 namespace lockstep::data {

@@ -13,7 +13,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/order.h"
 #include "lockstep/data/transforms.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 
 namespace lockstep::data {
 

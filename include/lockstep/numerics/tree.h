@@ -5,16 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/numerics/placement.h"
+
 namespace lockstep {
-
-/// A contiguous run of logical replicas, [begin, end).
-struct Interval {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t size() const { return end - begin; }
-  bool operator==(const Interval&) const = default;
-};
 
 /// The canonical tree: the balanced binary tree over R logical replicas that fixes the order in which their
 /// contributions are added, wherever they run. The node of level k and number i covers the leaves
@@ -62,26 +55,5 @@ class TreeAccumulator {
 /// The maximal nodes of the tree that make up the block, from left to right: what a process that runs these replicas
 /// contributes to a sum over all of them.
 std::vector<Interval> block_nodes(int64_t leaves, Interval block);
-
-/// Where R logical replicas run: process p runs the next `counts[p]` of them. Any contiguous split is legal, empty
-/// processes too.
-class Placement {
- public:
-  Placement() = default;
-  explicit Placement(const std::vector<int64_t>& counts);
-
-  /// Blocks of `replicas` over `processes` whose sizes differ by at most one (the first ones are larger).
-  static Placement even(int64_t replicas, int64_t processes);
-
-  int64_t replicas() const { return begins_.back(); }
-  int64_t processes() const { return static_cast<int64_t>(begins_.size()) - 1; }
-  Interval block(int64_t process) const { return {begins_[process], begins_[process + 1]}; }
-  /// The process that runs a replica.
-  int64_t process_of(int64_t replica) const;
-  bool operator==(const Placement&) const = default;
-
- private:
-  std::vector<int64_t> begins_{0};
-};
 
 }  // namespace lockstep

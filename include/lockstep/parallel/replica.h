@@ -13,7 +13,7 @@
 #include <string>
 
 #include "lockstep/base/timeline.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/team.h"
 

@@ -10,7 +10,7 @@
 #include "lockstep/base/timeline.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/numerics/device.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 
 namespace lockstep::parallel {
 

@@ -11,7 +11,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/transforms.h"
 #include "lockstep/models/classifier.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 #include "lockstep/parallel/replica.h"
 
 namespace lockstep::data {

@@ -5,7 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 
 namespace lockstep::parallel {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "lockstep/base/error.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/numerics/placement.h"
 #include "lockstep/sparse/detail/rows.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "sparse/checks.h"
