@@ -11,6 +11,7 @@
 
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
+#include "lockstep/parallel/rule.h"
 #include "run/toml.h"
 
 namespace lockstep::run {
@@ -43,11 +44,12 @@ void check_uses(const Config& config) {
             " has none, expected it with ", joined(users), " alone");
   };
   const std::string &rule = config.optimizer, &schedule = config.schedule;
-  check_use(rule, "momentum", config.momentum > 0, {"sgd", "rmsprop", "lars"});
-  check_use(rule, "nesterov", config.nesterov, {"sgd"});
-  check_use(rule, "beta1", config.beta1 != usual.beta1, {"adam", "adamw", "lamb"});
-  check_use(rule, "beta2", config.beta2 != usual.beta2, {"adam", "adamw", "lamb"});
-  check_use(rule, "eps", config.eps > 0, {"adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"});
+  for (const auto& [name, is_set] : {std::pair{"momentum", config.momentum > 0},
+                                     {"nesterov", config.nesterov},
+                                     {"beta1", config.beta1 != usual.beta1},
+                                     {"beta2", config.beta2 != usual.beta2},
+                                     {"eps", config.eps > 0}})
+    check_use(rule, name, is_set, parallel::rules_with(name));
   check_use(schedule, "decay-every", config.decay_every != usual.decay_every, {"step"});
   check_use(schedule, "gamma", config.gamma != usual.gamma, {"step", "multi-step"});
   check_use(schedule, "milestones", !config.milestones.empty(), {"multi-step"});

@@ -69,12 +69,7 @@ void add_batch(std::vector<Field>& out, Config& c) {
 }
 
 void add_optimizer(std::vector<Field>& out, Config& c) {
-  out.push_back({"optimizer",
-                 kOptimizer,
-                 "The update rule",
-                 true,
-                 {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"},
-                 &c.optimizer});
+  out.push_back({"optimizer", kOptimizer, "The update rule", true, parallel::rule_names(), &c.optimizer});
   out.push_back({"lr", kOptimizer, "The learning rate; default: the optimiser's usual one", true, {}, &c.lr});
   out.push_back({"momentum", kOptimizer, "Of sgd, rmsprop and lars; default: 0, of lars 0.9", true, {}, &c.momentum});
   out.push_back({"nesterov", kOptimizer, "Nesterov's momentum, of sgd", true, {}, &c.nesterov});

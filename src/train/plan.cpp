@@ -48,22 +48,6 @@ data::Layout layout_of(const run::Config& config, const models::Classifier& netw
   return last ? data::Layout::channels_last : data::Layout::contiguous;
 }
 
-double usual_lr(const std::string& optimizer) {
-  return optimizer == "sgd" || optimizer == "lars"          ? 0.1
-         : optimizer == "rmsprop" || optimizer == "adagrad" ? 1e-2
-                                                            : 1e-3;
-}
-
-parallel::Rule usual_rule(const std::string& optimizer) {
-  if (optimizer == "adam") return parallel::Adam{};
-  if (optimizer == "adamw") return parallel::AdamW{};
-  if (optimizer == "rmsprop") return parallel::RmsProp{};
-  if (optimizer == "adagrad") return parallel::Adagrad{};
-  if (optimizer == "lars") return parallel::Lars{};
-  if (optimizer == "lamb") return parallel::Lamb{};
-  return parallel::Sgd{};
-}
-
 parallel::ScaleRule scale_rule(const std::string& name) {
   return name == "linear" ? parallel::ScaleRule::linear
          : name == "sqrt" ? parallel::ScaleRule::square_root
@@ -107,16 +91,14 @@ std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed) {
 }
 
 void settle_rule(run::Config& config) {
-  if (config.lr == 0) config.lr = usual_lr(config.optimizer);
-  const auto settle = [&](const auto& usual) {
-    double momentum = 0, eps = 0;  // of a rule that has none
-    if constexpr (requires { usual.momentum; }) momentum = usual.momentum;
-    if constexpr (requires { usual.eps; }) eps = usual.eps;
-    if (config.weight_decay < 0) config.weight_decay = usual.weight_decay;
-    if (config.momentum < 0) config.momentum = momentum;
-    if (config.eps < 0) config.eps = eps;
+  const parallel::Rule usual = parallel::make_rule(config.optimizer);
+  const auto settle = [&](double& number, const char* name) {
+    if (number < 0) number = parallel::number(usual, name).value_or(0);
   };
-  std::visit(settle, usual_rule(config.optimizer));
+  if (config.lr == 0) config.lr = parallel::usual_learning_rate(usual);
+  settle(config.weight_decay, "weight_decay");
+  settle(config.momentum, "momentum");
+  settle(config.eps, "eps");
 }
 
 run::Config config_of(const run::Checkpoint& checkpoint) {
@@ -253,20 +235,16 @@ double Plan::epochs(const run::Cursor& cursor) const {
 }
 
 parallel::Rule Plan::rule() const {
-  const run::Config& c = config;
-  if (c.optimizer == "adam")
-    return parallel::Adam{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
-  if (c.optimizer == "adamw")
-    return parallel::AdamW{
-        .lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
-  if (c.optimizer == "rmsprop")
-    return parallel::RmsProp{.lr = c.lr, .eps = c.eps, .weight_decay = c.weight_decay, .momentum = c.momentum};
-  if (c.optimizer == "adagrad") return parallel::Adagrad{.lr = c.lr, .weight_decay = c.weight_decay, .eps = c.eps};
-  if (c.optimizer == "lars")
-    return parallel::Lars{.lr = c.lr, .momentum = c.momentum, .weight_decay = c.weight_decay, .eps = c.eps};
-  if (c.optimizer == "lamb")
-    return parallel::Lamb{.lr = c.lr, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = c.weight_decay};
-  return parallel::Sgd{.lr = c.lr, .momentum = c.momentum, .weight_decay = c.weight_decay, .nesterov = c.nesterov};
+  parallel::Rule rule = parallel::make_rule(config.optimizer);
+  for (const auto& [name, value] : {std::pair{"lr", config.lr},
+                                    {"momentum", config.momentum},
+                                    {"nesterov", static_cast<double>(config.nesterov)},
+                                    {"weight_decay", config.weight_decay},
+                                    {"beta1", config.beta1},
+                                    {"beta2", config.beta2},
+                                    {"eps", config.eps}})
+    parallel::set_number(rule, name, value);
+  return rule;
 }
 
 parallel::OptimizerOptions Plan::optimizer_options() const {

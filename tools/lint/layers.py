@@ -24,7 +24,7 @@ USES = {
     "data": ["numerics"],
     "metrics": ["numerics"],
     "models": ["sparse"],
-    "run": ["archive", "data"],
+    "run": ["archive", "data", "parallel"],
     "report": ["run"],
     "train": ["parallel", "data", "metrics", "models", "report"],
     "launch": ["base"],

@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "parallel/optim/sum_squares.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -61,7 +62,7 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
       layout_(weights_of(parameters_), at::MemoryFormat::Preserve),
       contributions_(team_->members()),
       used_(parameters_.size()),
-      numbers_(parameters_.size()) {
+      updates_(parameters_.size()) {
   check(options_.wire);
   for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
   if (options_.divide_state && team_->has_other_processes()) division_.emplace(*team_, flats_);
@@ -69,11 +70,11 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
   for (size_t p = 0; p < parameters_.size(); ++p) {
     const OptimizedParameter& parameter = parameters_[p];
     const Rule& rule = rules_[parameter.group];
-    has_norms_ |= needs_norms(rule, parameter.weight) || std::holds_alternative<Lamb>(rule);
+    has_norms_ |= needs_norms(rule, parameter.weight) || has_direction(rule);
     auto& state = state_.emplace_back();
     for (size_t k = 0; k < state_names(rule).size(); ++k)
       state[k] = at::zeros({kept(static_cast<int64_t>(p)).size()}, parameter.weight.options());
-    if (const auto* adagrad = std::get_if<Adagrad>(&rule)) state[0].fill_(adagrad->initial_accumulator_value);
+    if (const double initial = initial_state(rule); initial != 0) state[0].fill_(initial);
   }
   if (options_.initial_scale > 0) loss_scale_ = options_.initial_scale;
   // Gradients become ready from the last parameter to the first, until a step has shown the true order.
@@ -195,11 +196,14 @@ Job OptimizerState::step() {
   return fused();
 }
 
+TensorUpdate OptimizerState::next_update(size_t parameter, double gradient_scale) {
+  OptimizedParameter& p = parameters_[parameter];
+  return {.number = ++p.updates, .gradient_scale = gradient_scale, .is_matrix = p.weight.dim() > 1};
+}
+
 Job OptimizerState::fused() {
   for (size_t p = 0; p < parameters_.size(); ++p)
-    if (used_[p])
-      numbers_[p] =
-          numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, gradient_scale_, parameters_[p].weight);
+    if (used_[p]) updates_[p] = next_update(p, gradient_scale_);
   return {static_cast<int64_t>(slices_.size()),
           [this](int64_t number) {
             const Piece& piece = exchange_->plan().pieces[number];
@@ -207,7 +211,7 @@ Job OptimizerState::fused() {
             RuleSlice slice = slices_[number];
             const auto scratch = at::empty({piece.size()}, slice.weight.options());
             slice.gradient = exchange_->sum(number, scratch);
-            if (used(piece)) apply(rule(piece), numbers_[piece.parameter], slice);
+            if (used(piece)) apply(rule(piece), updates_[piece.parameter], slice);
           },
           [this] { return spread(); }};
 }
@@ -261,7 +265,7 @@ TensorNorms OptimizerState::norms_of(int64_t parameter) const {
   return sum;
 }
 
-// LAMB's directions follow from the state, which only the process that keeps it has.
+// Directions (LAMB's) follow from the state, which only the process that keeps it has.
 void OptimizerState::share_norms() {
   const auto count = static_cast<int64_t>(norms_.size());
   const auto directions = at::zeros({count}, at::kDouble);
@@ -295,19 +299,17 @@ Job OptimizerState::judge() {
   const double coefficient =
       options_.clip_norm > 0 && norm > options_.clip_norm ? options_.clip_norm / (norm + 1e-6) : 1;
   for (size_t p = 0; p < parameters_.size(); ++p)
-    if (used_[p])
-      numbers_[p] =
-          numbers_of(rules_[parameters_[p].group], ++parameters_[p].updates, coefficient, parameters_[p].weight);
+    if (used_[p]) updates_[p] = next_update(p, coefficient);
   const auto count = static_cast<int64_t>(slices_.size());
   const auto update = [this, count]() -> Job {
     if (division_ && has_norms_) share_norms();
     for (size_t p = 0; has_norms_ && p < parameters_.size(); ++p)
       if (const Rule& rule = rules_[parameters_[p].group]; used_[p] && needs_norms(rule, parameters_[p].weight))
-        numbers_[p] = with_norms(rule, numbers_[p], norms_of(static_cast<int64_t>(p)));
+        updates_[p].ratio = ratio_of(rule, updates_[p], norms_of(static_cast<int64_t>(p)));
     return {count,
             [this](int64_t number) {
               const Piece& piece = exchange_->plan().pieces[number];
-              if (used(piece) && keeps(piece)) apply(rule(piece), numbers_[piece.parameter], slices_[number]);
+              if (used(piece) && keeps(piece)) apply(rule(piece), updates_[piece.parameter], slices_[number]);
               slices_[number].gradient.reset();
             },
             [this] { return spread(); }};
@@ -315,8 +317,8 @@ Job OptimizerState::judge() {
   return {count,
           [this](int64_t number) {
             const Piece& piece = exchange_->plan().pieces[number];
-            if (!std::holds_alternative<Lamb>(rule(piece)) || !used(piece) || !keeps(piece)) return;
-            prepare(rule(piece), numbers_[piece.parameter], slices_[number]);
+            if (!has_direction(rule(piece)) || !used(piece) || !keeps(piece)) return;
+            prepare(rule(piece), updates_[piece.parameter], slices_[number]);
             norms_[number].direction = sum_squares(slices_[number].gradient);
           },
           update};

@@ -14,7 +14,7 @@
 #include "parallel/gradients/compress/compressor.h"
 #include "parallel/gradients/division.h"
 #include "parallel/gradients/exchange.h"
-#include "parallel/optim/rule_apply.h"
+#include "parallel/optim/rule_slice.h"
 #include "parallel/team/crew.h"
 #include "parallel/team/team_state.h"
 
@@ -87,6 +87,7 @@ class OptimizerState {
   Job staged();  // addition; what needs all gradients; update
   void add_piece(int64_t piece);
   Job judge();
+  TensorUpdate next_update(size_t parameter, double gradient_scale);
   TensorNorms norms_of(int64_t parameter) const;
 
   std::shared_ptr<TeamState> team_;  // outlives its run
@@ -105,9 +106,9 @@ class OptimizerState {
   bool follows_arrivals_ = false;
 
   std::vector<Contribution> contributions_;
-  std::vector<uint8_t> used_;         // [parameter] in this step, by any replica
-  std::vector<RuleNumbers> numbers_;  // [parameter] in this step
-  std::vector<TensorNorms> norms_;    // [piece]
+  std::vector<uint8_t> used_;          // [parameter] in this step, by any replica
+  std::vector<TensorUpdate> updates_;  // [parameter] in this step
+  std::vector<TensorNorms> norms_;     // [piece]
   double gradient_scale_ = 1;
   double loss_scale_ = 1;
   int64_t good_steps_ = 0;
