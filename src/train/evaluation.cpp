@@ -16,7 +16,7 @@ namespace lockstep::train {
 namespace {
 
 // What one replica adds up: these numbers, then the confusion matrix.
-enum Sum : int64_t { kLossSum, kRightSum, kTopKSum, kTargetsSum, kExamplesSum, kToldSum, kSums };
+enum Sum : int64_t { kLossSum, kRightSum, kTopKSum, kTargetsSum, kExamplesSum, kAddedSum, kSums };
 
 data::LoaderOptions loader_options(const EvaluationOptions& options) {
   return {.batch = options.batch,
@@ -64,7 +64,7 @@ Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, const Evaluat
 
 Evaluator::~Evaluator() = default;
 
-Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, double tell) {
+Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, double added) {
   const int64_t classes = loader_->dataset().info().classes;
   const auto add_up = [&](Interval) {
     auto sums = at::zeros({kSums + (options_.figures.confusion ? classes * classes : 0)}, at::kDouble);
@@ -73,7 +73,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
       const PrecisionScope precision(options_.precision, me.device());
       add(sums, network.forward(input_of(batch, me.device())), batch, classes, options_.figures);
     }
-    sums[kToldSum] = tell;
+    sums[kAddedSum] = added;
     return sums;
   };
   // One call a replica: its shares are its own affair.
@@ -84,7 +84,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
   out.loss = numbers[kLossSum] / numbers[kTargetsSum];
   out.accuracy = numbers[kRightSum] / numbers[kTargetsSum];
   out.top_k = numbers[kTopKSum] / numbers[kTargetsSum];
-  out.told = numbers[kToldSum];
+  out.added = numbers[kAddedSum];
   if (!options_.figures.confusion) return out;
   const auto counts = sums.narrow(0, kSums, classes * classes);
   out.confusion = counts.to(at::kLong).view({classes, classes});

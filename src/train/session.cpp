@@ -21,9 +21,6 @@
 namespace lockstep::train {
 namespace {
 
-// What replicas tell each other along with a step.
-enum Slot : size_t { kRight, kStop, kFailure, kData, kForward, kBackward, kCommunication, kUpdate, kTotal };
-
 // A step needs some weight, and a batch of which nobody knows a class has none: this is lost beside a single label.
 constexpr double kNoLabels = 1e-30;
 
@@ -36,13 +33,24 @@ parallel::ShareOptions share_options(const std::string& format) {
 
 }  // namespace
 
-void Sums::add(const parallel::StepResult& result, const run::Phases& where) {
+void Sums::add(const parallel::StepResult& result, double right_answers, const run::Phases& where) {
   loss += result.loss * result.weight;
-  right += result.told[kRight];
+  right += right_answers;
   examples += result.weight;
   phases += where;
   steps += where.sum() > 0;  // nothing is known of the first step
 }
+
+StepSums::StepSums(parallel::Replica& me, const parallel::Optimizer& optimizer)
+    : right(me.step_sum(optimizer, "right")),
+      stops(me.step_sum(optimizer, "stops")),
+      failures(me.step_sum(optimizer, "failures")),
+      data(me.step_sum(optimizer, "data")),
+      forward(me.step_sum(optimizer, "forward")),
+      backward(me.step_sum(optimizer, "backward")),
+      communication(me.step_sum(optimizer, "communication")),
+      update(me.step_sum(optimizer, "update")),
+      total(me.step_sum(optimizer, "total")) {}
 
 void Work::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex);
@@ -63,6 +71,7 @@ Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.pl
   network_ = me_.share(network, share_options(plan_.config.memory_format));
   optimizer_ = me_.optimizer(plan_.rule(), plan_.optimizer_options());
   optimizer_.schedule(plan_.schedule());
+  sums_.emplace(me_, optimizer_);
   if (work_.start) restore(*work_.start);
 }
 
@@ -112,7 +121,7 @@ at::Tensor Session::loss_of(const data::Batch& batch) {
           batch.inputs.sizes(), " with targets ", targets.sizes(), ", expected logits of sizes [N, classes, ...]");
   const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
   const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
-  me_.tell(optimizer_, kRight, right / per_example);
+  me_.add(optimizer_, sums_->right, right / per_example);
   const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, data::kIgnore,
                                           plan_.config.label_smoothing);
   return sum / (batch.weight > 0 ? batch.weight * per_example : 1);
@@ -130,10 +139,10 @@ parallel::StepResult Session::update() {
       me_.backward(loss, optimizer_, weight);
       continue;
     }
-    tell_times();
+    add_times();
     if (first_here()) {
-      me_.tell(optimizer_, kStop, work_.stop != 0);
-      me_.tell(optimizer_, kFailure, work_.failed());
+      me_.add(optimizer_, sums_->stops, work_.stop != 0);
+      me_.add(optimizer_, sums_->failures, work_.failed());
     }
     cursor_.batch += batches;
     return me_.step(loss, optimizer_, weight);
@@ -146,27 +155,27 @@ data::Batch Session::next_batch() {
 }
 
 // Of the step before: this one has not ended yet.
-void Session::tell_times() {
-  const Timings now = me_.timings(), step = now - told_times_;
-  told_times_ = now;
-  for (const auto& [slot, seconds] : {std::pair(kData, step[Phase::data]),
-                                      {kForward, step[Phase::forward]},
-                                      {kBackward, step[Phase::backward]},
-                                      {kCommunication, step[Phase::exchange] + step[Phase::exposed]},
-                                      {kUpdate, step[Phase::update]},
-                                      {kTotal, step.total() - step[Phase::evaluate]}})
-    me_.tell(optimizer_, slot, seconds);
+void Session::add_times() {
+  const Timings now = me_.timings(), step = now - added_times_;
+  added_times_ = now;
+  for (const auto& [sum, seconds] : {std::pair(sums_->data, step[Phase::data]),
+                                     {sums_->forward, step[Phase::forward]},
+                                     {sums_->backward, step[Phase::backward]},
+                                     {sums_->communication, step[Phase::exchange] + step[Phase::exposed]},
+                                     {sums_->update, step[Phase::update]},
+                                     {sums_->total, step.total() - step[Phase::evaluate]}})
+    me_.add(optimizer_, sum, seconds);
 }
 
 // Replicas outnumber devices: their work is divided over these, and what is left of a step's time is waiting.
-run::Phases Session::phases_of(const parallel::Told& told) const {
+run::Phases Session::phases_of(const parallel::StepResult& result) const {
   const auto devices = static_cast<double>(plan_.devices_used);
-  run::Phases out{.data = told[kData] / devices,
-                  .forward = told[kForward] / devices,
-                  .backward = told[kBackward] / devices,
-                  .communication = told[kCommunication] / devices,
-                  .update = told[kUpdate] / devices};
-  out.wait = std::max(0.0, told[kTotal] / static_cast<double>(me_.replicas()) - out.sum());
+  run::Phases out{.data = result.sum(sums_->data) / devices,
+                     .forward = result.sum(sums_->forward) / devices,
+                     .backward = result.sum(sums_->backward) / devices,
+                     .communication = result.sum(sums_->communication) / devices,
+                     .update = result.sum(sums_->update) / devices};
+  out.wait = std::max(0.0, result.sum(sums_->total) / static_cast<double>(me_.replicas()) - out.sum());
   return out;
 }
 
@@ -177,9 +186,9 @@ void Session::stop_on_signal() {
   signal_ = static_cast<int>(signals.max().item<double>());
 }
 
-void Session::note(double told_stop, double told_failure) {
-  if (told_stop > 0) stop_on_signal();
-  if (told_failure == 0) return;
+void Session::note(const parallel::StepResult& result) {
+  if (result.sum(sums_->stops) > 0) stop_on_signal();
+  if (result.sum(sums_->failures) == 0) return;
   stopping_ = true;
   const std::lock_guard lock(work_.mutex);
   if (!work_.failure) work_.trouble = "another process of this job has failed";
@@ -188,11 +197,12 @@ void Session::note(double told_stop, double told_failure) {
 void Session::after(const parallel::StepResult& result) {
   ++cursor_.step;
   if (cursor_.batch == plan_.batches_per_epoch) cursor_ = {cursor_.epoch + 1, 0, cursor_.step};
-  note(result.told[kStop], result.told[kFailure]);
+  note(result);
   if (!is_number(result)) return;
-  const auto phases = phases_of(result.told);
-  epoch_.add(result, phases);
-  line_.add(result, phases);
+  const auto phases = phases_of(result);
+  const double right = result.sum(sums_->right);
+  epoch_.add(result, right, phases);
+  line_.add(result, right, phases);
   report(result, phases);
   const bool ended = epoch_ended() || done();
   if (ended) end_epoch();
@@ -232,7 +242,7 @@ void Session::report(const parallel::StepResult& result, const run::Phases& phas
     const StepReport step{.cursor = cursor_,
                           .epochs = plan_.epochs(cursor_),
                           .loss = result.loss,
-                          .accuracy = result.told[kRight] / result.weight,
+                          .accuracy = result.sum(sums_->right) / result.weight,
                           .lr = optimizer_.lr(),
                           .gradient_norm = result.gradient_norm,
                           .examples = static_cast<int64_t>(result.weight),
@@ -253,7 +263,7 @@ void Session::end_epoch() {
     test_due_ = false;
     const bool wish = first_here() && work_.stop != 0;
     test = work_.evaluator->run(me_, *network_, wish ? 1 : 0);
-    if (test->told > 0) stop_on_signal();
+    if (test->added > 0) stop_on_signal();
   }
   if (leads()) {
     EpochReport& report = work_.outcome.last;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
 
 #include "lockstep/base/timeline.h"
 #include "lockstep/data/ledger.h"
@@ -20,7 +21,14 @@ struct Sums {
   double examples = 0;
   run::Phases phases{};  // of so many steps; not kept in checkpoints
   int64_t steps = 0;
-  void add(const parallel::StepResult& result, const run::Phases& where);
+  void add(const parallel::StepResult& result, double right_answers, const run::Phases& where);
+};
+
+/// What replicas add up along with each step. Times are seconds of the step before.
+struct StepSums {
+  StepSums(parallel::Replica& me, const parallel::Optimizer& optimizer);
+  parallel::StepSum right, stops, failures;
+  parallel::StepSum data, forward, backward, communication, update, total;
 };
 
 /// What all replicas of a process share while they train.
@@ -64,9 +72,9 @@ class Session {
   void save();
   void finish();
   bool is_number(const parallel::StepResult& result);
-  void tell_times();
-  run::Phases phases_of(const parallel::Told& told) const;
-  void note(double told_stop, double told_failure);
+  void add_times();
+  run::Phases phases_of(const parallel::StepResult& result) const;
+  void note(const parallel::StepResult& result);
   void stop_on_signal();
   template <class Call>
   void guarded(const Call& call);
@@ -82,10 +90,11 @@ class Session {
   parallel::Replica& me_;
   std::shared_ptr<models::Classifier> network_;
   parallel::Optimizer optimizer_;
+  std::optional<StepSums> sums_;  // once there is an optimiser
   run::Cursor cursor_;
   run::Cursor saved_{-1, -1, -1};
   Sums epoch_, line_;
-  Timings told_times_;
+  Timings added_times_;
   double own_loss_ = 0;
   int signal_ = 0;
   bool stopping_ = false;

@@ -5,12 +5,12 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
-#include <array>
 #include <concepts>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/timeline.h"
 #include "lockstep/numerics/placement.h"
@@ -31,8 +31,13 @@ struct ShareOptions {
   bool operator==(const ShareOptions&) const = default;
 };
 
-/// Numbers that replicas add up along with a step: see Replica::tell.
-using Told = std::array<double, 12>;
+/// A number that replicas add up along with an optimiser's steps: see Replica::step_sum.
+class StepSum {
+ private:
+  friend class Replica;
+  friend struct StepResult;
+  size_t index_ = 0;  // of those of its optimiser
+};
 
 /// What a step did, the same on every replica.
 struct StepResult {
@@ -44,8 +49,10 @@ struct StepResult {
   double gradient_norm = 0;
   /// False where loss scaling left the update out.
   bool updated = true;
-  /// The sums of what all replicas told.
-  Told told{};
+  /// What all replicas have added to this number for this step.
+  double sum(const StepSum& of) const { return sums.at(of.index_); }
+  /// In the order in which they were registered.
+  std::vector<double> sums;
 };
 
 /// One of R replicas, as the code inside Team::run sees itself. All replicas make the same calls in the same order.
@@ -95,9 +102,15 @@ class Replica {
   /// Only the update, for gradients that backward() calls have left.
   StepResult step(Optimizer& optimizer);
 
-  /// Adds to number `slot` of those that travel with the coming step, at no cost of their own: correct answers, a wish
-  /// to stop. They are summed in float64 and in the tree's order.
-  void tell(const Optimizer& optimizer, size_t slot, double value) const;
+  /// Collective. Registers a number that travels with each step of the optimiser, at no cost of its own: correct
+  /// answers, a wish to stop. Replicas add to it before a step, and the step gives the sum, in float64 and in the
+  /// tree's order, and starts again at 0. Throws Error where replicas give different names, or one that is taken.
+  ///
+  ///     const StepSum correct = me.step_sum(optimizer, "correct");  // once
+  ///     me.add(optimizer, correct, 3);
+  ///     const auto result = me.step(loss, optimizer);               // result.sum(correct)
+  StepSum step_sum(const Optimizer& optimizer, const std::string& name);
+  void add(const Optimizer& optimizer, const StepSum& to, double value) const;
 
   /// Collective. The optimiser's whole state, wherever its parts lie, on every replica: what Optimizer::state_dict
   /// gives where that can.

@@ -58,7 +58,7 @@ struct Evaluation {
   /// their mean.
   std::vector<double> class_iou{};
   std::optional<double> mean_iou{};
-  double told = 0;  ///< the sum of what replicas told
+  double added = 0;  ///< the sum of what replicas added
 };
 
 /// Evaluates a network on all devices of a team, any number of times.
@@ -68,9 +68,9 @@ class Evaluator {
   Evaluator(std::shared_ptr<const data::Dataset> dataset, const EvaluationOptions& options);
   ~Evaluator();
 
-  /// Collective over all replicas. `network` is one that me.share() gave; it is in eval mode meanwhile. `tell`: a
+  /// Collective over all replicas. `network` is one that me.share() gave; it is in eval mode meanwhile. `added`: a
   /// number that is summed over the replicas along with the figures.
-  Evaluation run(parallel::Replica& me, models::Classifier& network, double tell = 0);
+  Evaluation run(parallel::Replica& me, models::Classifier& network, double added = 0);
 
  private:
   EvaluationOptions options_;

@@ -32,8 +32,8 @@ struct OptimizedParameter {
 /// What a replica brings to a step besides its gradients.
 struct Contribution {
   double weight = 0;
-  double loss = 0;  // the sum of weight times loss
-  Told told{};
+  double loss = 0;           // the sum of weight times loss
+  std::vector<double> sums;  // as the optimiser's sum_names()
   const Optimizer* handle = nullptr;
 };
 
@@ -50,6 +50,10 @@ class OptimizerState {
   double loss_scale() const { return loss_scale_; }
   int64_t steps() const { return steps_; }
   const StepResult& result() const { return result_; }
+
+  /// Numbers that travel with each step. Throws Error where the name is taken.
+  void add_sum(const std::string& name);
+  std::span<const std::string> sum_names() const { return sum_names_; }
 
   /// The work of a step, once all members have ended their backward passes.
   Job step();
@@ -106,6 +110,7 @@ class OptimizerState {
   bool follows_arrivals_ = false;
 
   std::vector<Contribution> contributions_;
+  std::vector<std::string> sum_names_;
   std::vector<uint8_t> used_;          // [parameter] in this step, by any replica
   std::vector<TensorUpdate> updates_;  // [parameter] in this step
   std::vector<TensorNorms> norms_;     // [piece]

@@ -190,11 +190,28 @@ StepResult Replica::step(Optimizer& optimizer) {
   return result;
 }
 
-void Replica::tell(const Optimizer& optimizer, size_t slot, double value) const {
-  require(optimizer.state_ != nullptr, "tell", "the optimiser is empty, expected one made by optimizer()");
-  Told& told = optimizer.state_->contribution(state_->member).told;
-  require(slot < told.size(), "tell", "slot is ", slot, ", expected 0 to ", told.size() - 1);
-  told[slot] += value;
+StepSum Replica::step_sum(const Optimizer& optimizer, const std::string& name) {
+  require(optimizer.state_ != nullptr, "step_sum", "the optimiser is empty, expected one made by optimizer()");
+  TeamState& team = *state_->team;
+  OptimizerState& state = *optimizer.state_;
+  team.meet<std::string>(state_->member, "step_sum", name, [&](std::span<const std::string* const> all) -> Job {
+    for (const std::string* one : all)
+      require(*one == name, "step_sum", "replicas have named it '", *one, "' and '", name,
+              "', expected the same on all");
+    agree(team, "step_sum", {text("sum ", name)});
+    state.add_sum(name);
+    return {};
+  });
+  StepSum sum;
+  sum.index_ = state.sum_names().size() - 1;
+  return sum;
+}
+
+void Replica::add(const Optimizer& optimizer, const StepSum& to, double value) const {
+  require(optimizer.state_ != nullptr, "add", "the optimiser is empty, expected one made by optimizer()");
+  auto& sums = optimizer.state_->contribution(state_->member).sums;
+  require(to.index_ < sums.size(), "add", "the sum is not one of this optimiser, expected one that step_sum() gave");
+  sums[to.index_] += value;
 }
 
 std::map<std::string, at::Tensor> Replica::state_dict(const Optimizer& optimizer) {

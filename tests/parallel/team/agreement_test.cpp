@@ -63,6 +63,11 @@ TEST(Agreement, ProcessesAreToldAlike) {
                     auto network = me.share(torch::nn::Linear(3, 2));
                     me.optimizer(Sgd{.momentum = 0.5 * double(me.number())});
                   }));
+  expect_both_say("process 1 has 'sum left' where process 0 has 'sum right'", in_a_run([](Replica& me) {
+                    auto network = me.share(torch::nn::Linear(3, 2));
+                    auto optimizer = me.optimizer(Sgd{});
+                    me.step_sum(optimizer, me.number() == 0 ? "right" : "left");
+                  }));
 }
 
 }  // namespace

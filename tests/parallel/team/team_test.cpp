@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -130,23 +131,39 @@ TEST(Team, GivesWhatOneDeviceGivesOnTheJoinedBatch) {
     }
 }
 
-TEST(Team, SumsWhatReplicasTellAlongWithTheStep) {
+TEST(Team, SumsWhatReplicasAddToAStep) {
   Team::create({.replicas = 8, .devices = "cpu:2"}).run([&](Replica& me) {
     auto net = me.share(make());
     auto optimizer = me.optimizer(Sgd{.lr = 0.1});
+    const StepSum numbers = me.step_sum(optimizer, "numbers"), halves = me.step_sum(optimizer, "halves");
     const Batch all = batch(24);
     for (int64_t step = 0; step < 2; ++step) {
-      me.tell(optimizer, 0, static_cast<double>(me.number()));
-      me.tell(optimizer, 0, 1);
-      if (step == 1 && me.number() == 5) me.tell(optimizer, 11, 0.5);
+      me.add(optimizer, numbers, static_cast<double>(me.number()));
+      me.add(optimizer, numbers, 1);
+      if (step == 1 && me.number() == 5) me.add(optimizer, halves, 0.5);
       const auto loss =
           torch::nn::functional::cross_entropy(net->forward(me.share_of(all.inputs)), me.share_of(all.targets));
       const StepResult result = me.step(loss, optimizer, 3);
-      EXPECT_EQ(result.told[0], 28 + 8);
-      EXPECT_EQ(result.told[11], step == 1 ? 0.5 : 0);
+      EXPECT_EQ(result.sum(numbers), 28 + 8);
+      EXPECT_EQ(result.sum(halves), step == 1 ? 0.5 : 0);
     }
-    EXPECT_THAT([&] { me.tell(optimizer, 12, 1); }, ThrowsMessage<Error>(HasSubstr("slot is 12, expected 0 to 11")));
   });
+}
+
+TEST(Team, RefusesSumsThatReplicasNameDifferentlyOrTwice) {
+  const auto register_sums = [](const std::function<std::string(int64_t, int)>& name) {
+    return [name] {
+      Team::create({.replicas = 2, .devices = "cpu:2"}).run([&](Replica& me) {
+        auto net = me.share(make());
+        auto optimizer = me.optimizer(Sgd{.lr = 0.1});
+        for (int i = 0; i < 2; ++i) me.step_sum(optimizer, name(me.number(), i));
+      });
+    };
+  };
+  EXPECT_THAT(register_sums([](int64_t replica, int i) { return text(replica, i); }),
+              ThrowsMessage<ReplicaError>(HasSubstr("expected the same on all")));
+  EXPECT_THAT(register_sums([](int64_t, int) { return "right"; }),
+              ThrowsMessage<ReplicaError>(HasSubstr("the optimiser has a sum 'right' already")));
 }
 
 TEST(Team, GivesTheSameBitsOnAnyNumberOfThreads) {
