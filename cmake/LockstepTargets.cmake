@@ -17,6 +17,8 @@ target_compile_options(
   # -fPIC for programs too, so that they share the precompiled header; -fpch-preprocess lets ccache see through it.
   lockstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fpch-preprocess;-Wall;-Wextra;-Wno-unknown-pragmas>
                            $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${lockstep_werror}>>:-Werror>
+                           # Which mutex guards what: see base/detail/guarded.h.
+                           $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety;-Werror=thread-safety>
                            # Walking all of a precompiled header for what is unused costs GCC a seventh of its time.
                            $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=4194304>
                            # GCC 12 takes "text" + std::string for an overlapping or endless copy (its bug 105651).

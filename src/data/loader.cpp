@@ -10,14 +10,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "data/share_reader.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
@@ -36,7 +35,7 @@ struct Lane {
   int64_t claimed = 0;
   std::vector<Slot> ring{};
   bool waits = false;
-  std::condition_variable arrived{};
+  Condition arrived{};
   Pipeline::Scratch scratch{};  // for what the consumer reads himself
 
   Slot& slot(int64_t index) { return ring[index % static_cast<int64_t>(ring.size())]; }
@@ -84,35 +83,35 @@ struct Loader::State {
 
   ~State() {
     {
-      const std::lock_guard lock(mutex);
+      const Lock lock(mutex);
       stopping = true;
     }
     work.notify_all();
     for (std::thread& thread : threads) thread.join();
   }
 
-  Lane& lane(int64_t replica, const char* operation) {
+  Lane& lane(int64_t replica, const char* operation) LOCKSTEP_REQUIRES(mutex) {
     require(options.block->begin <= replica && replica < options.block->end, operation, "replica ", replica,
             ", expected one of [", options.block->begin, ", ", options.block->end, "), which are served here");
     return lanes[replica - options.block->begin];
   }
 
   void run_worker();
-  Lane* next_to_claim();
-  int64_t unclaimed() const;
-  void read(Lane& lane, int64_t index, Pipeline::Scratch& scratch, std::unique_lock<std::mutex>& lock);
-  void wake_workers();
+  Lane* next_to_claim() LOCKSTEP_REQUIRES(mutex);
+  int64_t unclaimed() const LOCKSTEP_REQUIRES(mutex);
+  void read(Lane& lane, int64_t index, Pipeline::Scratch& scratch) LOCKSTEP_REQUIRES(mutex);
+  void wake_workers() LOCKSTEP_REQUIRES(mutex);
 
   const LoaderOptions options;
   const std::unique_ptr<ShareReader> reader;
-  mutable std::mutex mutex;  // guards all below
-  std::condition_variable work, idle;
-  std::vector<Lane> lanes;
-  std::vector<std::thread> threads;
-  int reading = 0;  // shares that are being read
-  bool started = false;
-  bool stopping = false;
-  LoaderStats stats;
+  mutable Mutex mutex;
+  Condition work, idle;
+  std::vector<Lane> lanes LOCKSTEP_GUARDED_BY(mutex);
+  std::vector<std::thread> threads LOCKSTEP_GUARDED_BY(mutex);
+  int reading LOCKSTEP_GUARDED_BY(mutex) = 0;  // shares that are being read
+  bool started LOCKSTEP_GUARDED_BY(mutex) = false;
+  bool stopping LOCKSTEP_GUARDED_BY(mutex) = false;
+  LoaderStats stats LOCKSTEP_GUARDED_BY(mutex);
 };
 
 // The lowest number first, then the lowest replica.
@@ -132,19 +131,20 @@ int64_t Loader::State::unclaimed() const {
 }
 
 /// Reads a share that was just claimed, without the lock.
-void Loader::State::read(Lane& lane, int64_t index, Pipeline::Scratch& scratch, std::unique_lock<std::mutex>& lock) {
+void Loader::State::read(Lane& lane, int64_t index, Pipeline::Scratch& scratch) {
   Slot& slot = lane.slot(index);
+  const int64_t replica = options.block->begin + (&lane - lanes.data());
   slot.state = Slot::State::reading;
   ++reading;
-  lock.unlock();
+  mutex.unlock();
   Batch batch;
   std::exception_ptr error;
   try {
-    batch = reader->read(index, options.block->begin + (&lane - lanes.data()), scratch);
+    batch = reader->read(index, replica, scratch);
   } catch (...) {
     error = std::current_exception();
   }
-  lock.lock();
+  mutex.lock();
   slot.batch = std::move(batch);
   slot.error = error;
   slot.state = Slot::State::ready;
@@ -154,10 +154,10 @@ void Loader::State::read(Lane& lane, int64_t index, Pipeline::Scratch& scratch, 
 
 void Loader::State::run_worker() {
   Pipeline::Scratch scratch;
-  std::unique_lock lock(mutex);
+  Lock lock(mutex);
   while (!stopping) {
     if (Lane* lane = next_to_claim())
-      read(*lane, lane->claimed++, scratch, lock);
+      read(*lane, lane->claimed++, scratch);
     else
       work.wait(lock);
   }
@@ -201,8 +201,8 @@ int64_t Loader::batch_size(int64_t step) const {
 
 Batch Loader::next(int64_t replica) {
   State& state = *state_;
+  Lock lock(state.mutex);
   Lane& lane = state.lane(replica, "Loader::next");
-  std::unique_lock lock(state.mutex);
   state.started = true;
   Slot& slot = lane.slot(lane.taken);
   double waited = 0;
@@ -211,10 +211,10 @@ Batch Loader::next(int64_t replica) {
     if (slot.state == Slot::State::empty) {
       lane.claimed = lane.taken + 1;
       state.wake_workers();  // they read what comes after it meanwhile
-      state.read(lane, lane.taken, lane.scratch, lock);
+      state.read(lane, lane.taken, lane.scratch);
     } else {
       lane.waits = true;
-      lane.arrived.wait(lock, [&] { return slot.state == Slot::State::ready; });
+      while (slot.state != Slot::State::ready) lane.arrived.wait(lock);
       lane.waits = false;
     }
     waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -233,7 +233,7 @@ Batch Loader::next(int64_t replica) {
 }
 
 Cursor Loader::cursor(int64_t replica) const {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   return state_->reader->plan().cursor(state_->lane(replica, "Loader::cursor").taken);
 }
 
@@ -242,9 +242,9 @@ void Loader::seek(Cursor cursor) {
           cursor.epoch, ", step ", cursor.step, ", expected an epoch of 0 or more and a step in [0, ",
           batches_per_epoch(), ")");
   State& state = *state_;
-  std::unique_lock lock(state.mutex);
+  Lock lock(state.mutex);
   state.started = false;  // nothing more is claimed
-  state.idle.wait(lock, [&] { return state.reading == 0; });
+  while (state.reading != 0) state.idle.wait(lock);
   for (Lane& lane : state.lanes) {
     lane.taken = lane.claimed = state.reader->plan().index(cursor);
     for (Slot& slot : lane.ring) {
@@ -255,12 +255,12 @@ void Loader::seek(Cursor cursor) {
 }
 
 LoaderStats Loader::stats() const {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   return state_->stats;
 }
 
 void Loader::reset_stats() {
-  const std::lock_guard lock(state_->mutex);
+  const Lock lock(state_->mutex);
   state_->stats = {};
 }
 

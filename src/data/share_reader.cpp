@@ -86,7 +86,7 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
   const auto format = layout_ == Layout::channels_last && inputs.size() == 4 ? at::MemoryFormat::ChannelsLast
                                                                              : at::MemoryFormat::Contiguous;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto found = std::ranges::find_if(given_, [&](const Buffers& buffers) {
       return is_as_new(buffers.ids, {rows}, at::kLong) && is_as_new(buffers.inputs, inputs, at::kFloat, format) &&
              is_as_new(buffers.targets, targets, at::kLong) && is_free(buffers.inputs) && is_free(buffers.targets) &&
@@ -106,7 +106,7 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
 }
 
 void BufferPool::give(Buffers buffers) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (given_.size() >= most_) given_.erase(given_.begin());
   given_.push_back(std::move(buffers));
 }

@@ -5,11 +5,11 @@
 
 #include <cfenv>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "data/pipeline.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/numerics/placement.h"
 
@@ -34,8 +34,8 @@ class BufferPool {
   Layout layout_;
   bool pinned_;
   size_t most_;
-  std::mutex mutex_;
-  std::vector<Buffers> given_;
+  Mutex mutex_;
+  std::vector<Buffers> given_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 /// Where the steps of an epoch lie, and who has which part: arithmetic alone.

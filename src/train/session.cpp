@@ -53,12 +53,12 @@ StepSums::StepSums(parallel::Replica& me, const parallel::Optimizer& optimizer)
       total(me.step_sum(optimizer, "total")) {}
 
 void Work::fail(std::exception_ptr error) {
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   if (!failure) failure = std::move(error);
 }
 
 bool Work::failed() {
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   return failure != nullptr;
 }
 
@@ -190,7 +190,7 @@ void Session::note(const parallel::StepResult& result) {
   if (result.sum(sums_->stops) > 0) stop_on_signal();
   if (result.sum(sums_->failures) == 0) return;
   stopping_ = true;
-  const std::lock_guard lock(work_.mutex);
+  const Lock lock(work_.mutex);
   if (!work_.failure) work_.trouble = "another process of this job has failed";
 }
 
@@ -218,7 +218,7 @@ bool Session::is_number(const parallel::StepResult& result) {
   for (int64_t r = 0; r < me_.replicas(); ++r) {
     const double loss = losses[r].item<double>();
     if (std::isfinite(loss)) continue;
-    const std::lock_guard lock(work_.mutex);
+    const Lock lock(work_.mutex);
     work_.trouble =
         text("the loss is ", loss, " at step ", cursor_.step, " (epoch ", cursor_.epoch + 1, ") on replica ", r);
     break;

@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <exception>
-#include <mutex>
 #include <optional>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/parallel/replica.h"
@@ -43,9 +43,9 @@ struct Work {
   std::function<void(const StepReport&, const models::Classifier&)> on_step;
 
   // Set by the replica of this process that comes first.
-  std::mutex mutex;
-  std::exception_ptr failure;
-  std::string trouble;  // that all replicas agree on
+  Mutex mutex{};
+  std::exception_ptr failure LOCKSTEP_GUARDED_BY(mutex){};
+  std::string trouble LOCKSTEP_GUARDED_BY(mutex){};  // that all replicas agree on
   Outcome outcome;
 
   /// Keeps the first exception, for the end.

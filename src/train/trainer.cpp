@@ -228,8 +228,11 @@ Outcome Trainer::run() {
     plan.team.run([&](parallel::Replica& me) { Session(work, me).run(); });
     stop_signal = 0;
     if (recorder) recorder->finish_saving();
-    if (work.failure) std::rethrow_exception(work.failure);
-    if (!work.trouble.empty()) throw TrainingError(text("train: ", work.trouble, recorder ? recorder->kept() : ""));
+    {
+      const Lock lock(work.mutex);
+      if (work.failure) std::rethrow_exception(work.failure);
+      if (!work.trouble.empty()) throw TrainingError(text("train: ", work.trouble, recorder ? recorder->kept() : ""));
+    }
     if (!writes) return work.outcome;
     work.outcome.hash = run::hash_of(work.outcome.weights);
     recorder->finish(work.outcome);

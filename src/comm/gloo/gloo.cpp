@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "comm/transport/witness.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -47,28 +48,28 @@ void survive_broken_pipes() {
 class Register {
  public:
   void add(const c10::intrusive_ptr<c10d::Work>& work) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (closed_) throw TransportFailure(-1, "the connection is closed");
     works_.push_back(work);
   }
   void remove(const std::vector<c10::intrusive_ptr<c10d::Work>>& works) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (const auto& work : works) std::erase(works_, work);
   }
   void close() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     closed_ = true;
     for (const auto& work : works_) work->abort();
   }
   bool closed() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return closed_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  bool closed_ = false;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  mutable Mutex mutex_;
+  bool closed_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 // What torch adds to a message is where it was thrown.
@@ -157,8 +158,8 @@ class GlooTransport : public Transport {
       auto work = [&] {
         // c10d keeps a record of operations for the whole process, into which groups on several threads may not write
         // at the same time (seen as a crash in its FlightRecorder).
-        static std::mutex record;
-        const std::lock_guard lock(record);
+        static Mutex record;
+        const Lock lock(record);
         return group->allreduce(tensors, options);
       }();
       work->wait(left_until(deadline));
@@ -185,13 +186,13 @@ class GlooTransport : public Transport {
     // Destroying the process group closes its sockets, which is how the peers notice; whoever still holds it has a
     // copy of the pointer and is about to fail.
     c10::intrusive_ptr<ProcessGroupGloo> group;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     group.swap(group_);
   }
 
  private:
   c10::intrusive_ptr<ProcessGroupGloo> open_group() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!group_) throw TransportFailure(-1, "the connection is closed");
     return group_;
   }
@@ -213,8 +214,8 @@ class GlooTransport : public Transport {
   const std::string address_;
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<Register> open_ = std::make_shared<Register>();
-  std::mutex mutex_;
-  c10::intrusive_ptr<ProcessGroupGloo> group_;
+  Mutex mutex_;
+  c10::intrusive_ptr<ProcessGroupGloo> group_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -154,15 +154,17 @@ bool Exchange::run_slices(size_t slot) {
 
 void Exchange::enter(State state) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     state_.store(state, std::memory_order_release);
   }
   changed_.notify_all();
 }
 
 bool Exchange::sleep_while(State state, Clock::time_point until) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) != state; });
+  Lock lock(mutex_);
+  while (state_.load(std::memory_order_relaxed) == state)
+    if (!changed_.wait_until(lock, until)) return state_.load(std::memory_order_relaxed) != state;
+  return true;
 }
 
 bool Exchange::help_until(int rank, Clock::time_point until) {

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "comm/backend.h"
 #include "comm/device.h"
 #include "comm/local/plan.h"
+#include "lockstep/base/detail/guarded.h"
 
 namespace lockstep::comm::local {
 
@@ -112,8 +111,8 @@ class Exchange {
 
   std::atomic<State> state_{State::gathering};
   std::optional<Failure> failure_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;  // of those who sleep; calls and arrivals are guarded by the hub's
+  Condition changed_;
 };
 
 }  // namespace lockstep::comm::local

@@ -4,6 +4,7 @@
 
 #include "comm/backend.h"
 #include "comm/local/exchange.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm::local {
@@ -26,7 +27,7 @@ class Hub {
 
   std::shared_ptr<Exchange> post(int rank, const Key& key, Call call) {
     auto order = StreamOrder::after_current(call);
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     auto& slot = open_[key];
     if (!slot) slot = std::make_shared<Exchange>(participants(key), courtesy_);
     const auto exchange = slot;
@@ -47,7 +48,7 @@ class Hub {
 
   // The first failure breaks the group, so that nobody waits for a rank that has given up.
   void fail(Failure failure) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!failure_) failure_ = std::move(failure);
     for (auto& [key, exchange] : open_) exchange->fail(*failure_);
   }
@@ -55,20 +56,20 @@ class Hub {
   void give_up(const std::shared_ptr<Exchange>& exchange, double seconds) {
     int missing;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       missing = exchange->missing();
     }
     if (missing >= 0) fail({missing, text("rank ", missing, " did not come within ", seconds, " s")});
   }
 
   void leave(int rank) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     gone_[rank] = true;
     for (auto& [key, exchange] : open_) fail_without(*exchange, rank);
   }
 
   std::shared_ptr<Hub> subhub(int number, const std::vector<int>& members) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     auto& child = children_[{number, members[0]}];
     if (!child.hub) child = {std::make_shared<Hub>(static_cast<int>(members.size())), members.size()};
     const auto hub = child.hub;
@@ -96,11 +97,11 @@ class Hub {
 
   const int size_;
   Courtesy courtesy_;
-  std::mutex mutex_;
-  std::map<Key, std::shared_ptr<Exchange>> open_;  // some participant is missing
-  std::vector<bool> gone_;
-  std::optional<Failure> failure_;
-  std::map<std::pair<int, int>, Child> children_;
+  Mutex mutex_;
+  std::map<Key, std::shared_ptr<Exchange>> open_ LOCKSTEP_GUARDED_BY(mutex_);  // some participant is missing
+  std::vector<bool> gone_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::optional<Failure> failure_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::pair<int, int>, Child> children_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 class LocalWork : public WorkState {

@@ -16,42 +16,43 @@ class Executor::Task : public WorkState, public std::enable_shared_from_this<Exe
       : executor_(&executor), run_(std::move(run)), deadline_(deadline) {}
 
   bool done() override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return ended_;
   }
 
   bool wait_until(Clock::time_point until) override {
     // Running it here takes until the task's own deadline in the worst case: only where the caller has that long.
     if (until >= deadline_) {
-      std::unique_lock lock(mutex_);
+      Lock lock(mutex_);
       Executor* executor = executor_;
       if (executor != nullptr && !ended_ && executor->claim(*this)) {
         lock.unlock();
         executor->run(*this);
       }
     }
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, until, [&] { return ended_; })) return false;
+    Lock lock(mutex_);
+    while (!ended_)
+      if (!changed_.wait_until(lock, until) && !ended_) return false;
     if (error_) std::rethrow_exception(error_);
     return true;
   }
 
  private:
   friend class Executor;
-  Executor* executor_;                                               // null once it has ended
+  Executor* executor_ LOCKSTEP_GUARDED_BY(mutex_);                   // null once it has ended
   const bool in_inference_mode_ = c10::InferenceMode::is_enabled();  // of the poster, whose tensors may be such
   std::function<void()> run_;
   const Clock::time_point deadline_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::exception_ptr error_;
+  Mutex mutex_;
+  Condition changed_;
+  bool ended_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 std::shared_ptr<WorkState> Executor::post(std::function<void()> run, Clock::time_point deadline) {
   auto task = std::make_shared<Task>(*this, std::move(run), deadline);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     queue_.push_back(task);
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   }
@@ -60,12 +61,12 @@ std::shared_ptr<WorkState> Executor::post(std::function<void()> run, Clock::time
 }
 
 bool Executor::idle() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return queue_.empty() && running_ == 0;
 }
 
 bool Executor::claim(Task& task) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (mode_ == Mode::in_order && (running_ > 0 || queue_.empty() || queue_.front().get() != &task)) return false;
   const auto found =
       std::find_if(queue_.begin(), queue_.end(), [&](const auto& other) { return other.get() == &task; });
@@ -84,7 +85,7 @@ void Executor::run(Task& task) {
     error = std::current_exception();
   }
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     --running_;
     changed_.notify_all();  // under the lock: the executor may be gone right after it
   }
@@ -93,7 +94,7 @@ void Executor::run(Task& task) {
 
 void Executor::finish(Task& task, std::exception_ptr error) {
   {
-    const std::lock_guard lock(task.mutex_);
+    const Lock lock(task.mutex_);
     task.ended_ = true;
     task.error_ = std::move(error);
     task.executor_ = nullptr;
@@ -106,8 +107,8 @@ void Executor::work() {
   for (;;) {
     std::shared_ptr<Task> task;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return closing_ || (!queue_.empty() && (mode_ == Mode::any_order || running_ == 0)); });
+      Lock lock(mutex_);
+      while (!closing_ && (queue_.empty() || (mode_ == Mode::in_order && running_ != 0))) changed_.wait(lock);
       if (closing_) return;
       task = queue_.front();
       queue_.pop_front();
@@ -120,7 +121,7 @@ void Executor::work() {
 Executor::~Executor() {
   std::deque<std::shared_ptr<Task>> dropped;
   {
-    std::unique_lock lock(mutex_);
+    const Lock lock(mutex_);
     closing_ = true;
     dropped.swap(queue_);
   }
@@ -129,8 +130,8 @@ Executor::~Executor() {
       std::make_exception_ptr(CommError(-1, "wait", 0, "wait: the group was destroyed before this operation began"));
   for (const auto& task : dropped) finish(*task, error);
   if (thread_.joinable()) thread_.join();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return running_ == 0; });
+  Lock lock(mutex_);
+  while (running_ != 0) changed_.wait(lock);
 }
 
 }  // namespace lockstep::comm

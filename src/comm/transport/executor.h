@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "comm/transport/transport.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/comm/work.h"
 
 namespace lockstep::comm {
@@ -41,12 +40,12 @@ class Executor {
   void run(Task& task);
 
   const Mode mode_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<Task>> queue_;
-  int running_ = 0;
-  bool closing_ = false;
-  std::thread thread_;  // started with the first task
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::deque<std::shared_ptr<Task>> queue_ LOCKSTEP_GUARDED_BY(mutex_);
+  int running_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::thread thread_ LOCKSTEP_GUARDED_BY(mutex_);  // started with the first task
 };
 
 }  // namespace lockstep::comm

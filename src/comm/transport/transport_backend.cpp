@@ -9,6 +9,7 @@
 #include "comm/transport/counting.h"
 #include "comm/transport/executor.h"
 #include "comm/transport/staging.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -124,14 +125,14 @@ class TransportBackend : public Backend {
   }
 
   std::string broken() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return broken_;
   }
 
   // Closing the transport lets the peers notice at once.
   void break_group(const std::string& reason) noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (broken_.empty()) broken_ = reason.empty() ? "aborted" : reason;
     }
     transport_->close();
@@ -140,8 +141,8 @@ class TransportBackend : public Backend {
   const std::shared_ptr<CountingTransport> transport_;
   const std::chrono::milliseconds timeout_;
   const bool debug_;
-  mutable std::mutex mutex_;
-  std::string broken_;  // why, once it is
+  mutable Mutex mutex_;
+  std::string broken_ LOCKSTEP_GUARDED_BY(mutex_);  // why, once it is
   // Last, so that they are destroyed first, while what their tasks use is still there.
   Executor collectives_{Executor::Mode::in_order};
   Executor messages_{Executor::Mode::any_order};

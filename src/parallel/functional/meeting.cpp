@@ -11,7 +11,7 @@
 namespace lockstep::parallel {
 
 at::Tensor Meeting::meet(int64_t replica, std::vector<at::Tensor> mine, const Peers::Joint& joint) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   check_running();
   const uint64_t meeting = held_;
   brought_[replica] = std::move(mine);
@@ -22,9 +22,9 @@ at::Tensor Meeting::meet(int64_t replica, std::vector<at::Tensor> mine, const Pe
                    ", which has returned; expected the same synchronised layers on every replica"))));
   change_.notify_all();
   if (replica != 0) {
-    change_.wait(lock, [&] { return stopped_ || held_ != meeting; });
+    while (!stopped_ && held_ == meeting) change_.wait(lock);
   } else {
-    change_.wait(lock, [&] { return stopped_ || arrived_ == replicas(); });
+    while (!stopped_ && arrived_ != replicas_) change_.wait(lock);
     check_running();
     lock.unlock();  // the others wait; nobody touches what they brought
     try {
@@ -45,7 +45,7 @@ at::Tensor Meeting::meet(int64_t replica, std::vector<at::Tensor> mine, const Pe
 }
 
 void Meeting::leave(int64_t replica) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   left_ = replica;
   if (arrived_ > 0 && !stopped_)
     stop_for_good(std::make_exception_ptr(
@@ -54,7 +54,7 @@ void Meeting::leave(int64_t replica) {
 }
 
 void Meeting::stop() noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   stop_for_good(nullptr);
 }
 

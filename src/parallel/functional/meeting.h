@@ -3,13 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 #include <stdexcept>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/context/detail/peers.h"
 
 namespace lockstep::parallel {
@@ -24,9 +23,9 @@ class MeetingStopped : public std::runtime_error {
 /// what it builds has the same number in autograd's order every time, and gradients are added in the same order.
 class Meeting {
  public:
-  explicit Meeting(int64_t replicas) : brought_(replicas), results_(replicas) {}
+  explicit Meeting(int64_t replicas) : replicas_(replicas), brought_(replicas), results_(replicas) {}
 
-  int64_t replicas() const { return static_cast<int64_t>(brought_.size()); }
+  int64_t replicas() const { return replicas_; }
 
   /// See Peers::meet. Throws Error where a replica that is waited for has left.
   at::Tensor meet(int64_t replica, std::vector<at::Tensor> mine, const Peers::Joint& joint);
@@ -36,18 +35,19 @@ class Meeting {
   void stop() noexcept;
 
  private:
-  void stop_for_good(std::exception_ptr error) noexcept;
-  void check_running() const;
+  void stop_for_good(std::exception_ptr error) noexcept LOCKSTEP_REQUIRES(mutex_);
+  void check_running() const LOCKSTEP_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable change_;
-  std::vector<std::vector<at::Tensor>> brought_;
+  const int64_t replicas_;
+  Mutex mutex_;
+  Condition change_;
+  std::vector<std::vector<at::Tensor>> brought_;  // while replica 0 works, the others wait and it alone looks at these
   std::vector<at::Tensor> results_;
-  int64_t arrived_ = 0;
-  int64_t left_ = -1;  // a replica that has returned
-  uint64_t held_ = 0;  // meetings that have ended
-  bool stopped_ = false;
-  std::exception_ptr error_;  // what stopped it; none where a replica failed by itself
+  int64_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  int64_t left_ LOCKSTEP_GUARDED_BY(mutex_) = -1;  // a replica that has returned
+  uint64_t held_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // meetings that have ended
+  bool stopped_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);  // none where a replica failed by itself
 };
 
 /// One replica of a parallel_apply.

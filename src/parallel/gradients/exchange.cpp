@@ -168,7 +168,7 @@ void GradientExchange::post(int64_t index) {
 void GradientExchange::wait_for(Transit& transit, int64_t bucket) {
   if (transit.arrived.load(std::memory_order_acquire)) return;
   const PhaseScope waiting(Phase::exposed, nullptr, bucket);
-  const std::lock_guard lock(transit.waiting);
+  const Lock lock(transit.waiting);
   transit.work.wait();
   transit.arrived.store(true, std::memory_order_release);
 }

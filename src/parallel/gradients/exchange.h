@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/numerics/reduce.h"
 #include "parallel/gradients/plan.h"
@@ -56,8 +56,8 @@ class GradientExchange {
   class Hook;
   struct Transit {
     std::vector<at::Tensor> nodes;  // of this process's block, the first becomes the result
-    comm::Work work;
-    std::mutex waiting;
+    comm::Work work;                // posted by one thread, then awaited under `waiting`
+    Mutex waiting;
     std::atomic<bool> arrived{false};
     std::atomic<int64_t> pending{0};
   };

@@ -87,7 +87,7 @@ void Crew::wake(const std::vector<Turn*>& turns) {
 void Crew::enter(int64_t member) {
   turn_[member]->enroll();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_running();
     if (free_ > 0) {
       --free_;
@@ -103,7 +103,7 @@ void Crew::enter(int64_t member) {
 }
 
 void Crew::leave(int64_t member) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (stopped_) return;  // those who wanted a turn may have gone
   Turn* const next = successor();
   if (next == nullptr) ++free_;
@@ -147,7 +147,7 @@ void Crew::publish(Job job) {
   auto stage = std::make_shared<Stage>();
   stage->job = std::move(job);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stage_ = std::move(stage);
     ++change_;
   }
@@ -157,7 +157,7 @@ void Crew::publish(Job job) {
 void Crew::finish() {
   std::vector<Turn*> turns;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stage_.reset();
     ++meetings_;
     wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
@@ -185,7 +185,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
   uint32_t seen;
   bool last;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_running();
     if (left_ > 0) refuse_to_wait(what);
     if (arrived_ == 0) purpose_ = what;
@@ -210,7 +210,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
     std::shared_ptr<Stage> stage;
     Turn* next;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       check_running();
       if (meetings_ != meeting) {
         began_[member] = Clock::now();
@@ -230,7 +230,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
 uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void()>& on_last) {
   uint64_t arrival;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_running();
     arrival = arrivals_[member]++;
     if (arrival >= left_after_) refuse_to_wait(what);
@@ -245,7 +245,7 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
   }
   std::vector<Turn*> turns;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_running();
     ++complete_;
     for (int64_t m = 0; m < members_; ++m)
@@ -264,14 +264,14 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
 void Crew::await(int64_t member, uint64_t arrival, const char* what) {
   const PhaseScope waiting(Phase::wait, what);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     pause(member);
   }
   for (;;) {
     uint32_t seen;
     Turn* next;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       check_running();
       if (complete_ > arrival) break;
       if (arrival >= left_after_) refuse_to_wait(what);
@@ -289,7 +289,7 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
 }
 
 void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (stopped_.exchange(true)) return;
   failed_member_ = member;
   error_ = std::move(error);

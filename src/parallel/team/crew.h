@@ -8,11 +8,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
 #include "parallel/team/turn.h"
 
@@ -68,8 +68,14 @@ class Crew {
   void stop(int64_t member, std::exception_ptr error) noexcept;
 
   /// The first failure: its member, or -1.
-  int64_t failed_member() const { return failed_member_; }
-  std::exception_ptr error() const { return error_; }
+  int64_t failed_member() const {
+    const Lock lock(mutex_);
+    return failed_member_;
+  }
+  std::exception_ptr error() const {
+    const Lock lock(mutex_);
+    return error_;
+  }
 
  private:
   struct Stage {
@@ -82,47 +88,49 @@ class Crew {
 
   void await_turn(int64_t member);
   void hand_over(int64_t member, Turn& next);
-  void pause(int64_t member);
-  Turn* next_turn() noexcept;
-  Turn* successor() noexcept;
-  std::vector<Turn*> take_free_permits();
+  void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
+  Turn* next_turn() noexcept LOCKSTEP_REQUIRES(mutex_);
+  Turn* successor() noexcept LOCKSTEP_REQUIRES(mutex_);
+  std::vector<Turn*> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
   void wake(const std::vector<Turn*>& turns);
   void publish(Job job);
   void finish();
   void help(Stage& stage, int64_t member, Phase work);
   uint32_t wait_for_change(uint32_t seen) const;
   void check_running() const;
-  [[noreturn]] void refuse_to_wait(const char* what) const;
+  [[noreturn]] void refuse_to_wait(const char* what) const LOCKSTEP_REQUIRES(mutex_);
   static void require_same_call(bool same, const char* what, const char* other);
 
   const int64_t members_;
 
-  mutable std::mutex mutex_;
-  int64_t arrived_ = 0;
-  int64_t left_ = 0;
-  uint64_t left_after_ = std::numeric_limits<uint64_t>::max();  // arrivals
-  const char* purpose_ = nullptr;
-  uint64_t met_after_ = 0;  // arrivals: the fewest of those who came to the meeting under way
-  uint64_t meetings_ = 0;   // that have ended
-  std::vector<uint64_t> arrivals_;
-  std::vector<uint64_t> awaits_;  // how many arrivals of everyone a member waits for; 0 where it doesn't
-  const char* awaited_ = nullptr;
-  uint64_t complete_ = 0;  // arrivals of everyone
-  std::shared_ptr<Stage> stage_;
+  mutable Mutex mutex_;
+  int64_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  int64_t left_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  uint64_t left_after_ LOCKSTEP_GUARDED_BY(mutex_) = std::numeric_limits<uint64_t>::max();  // arrivals
+  const char* purpose_ LOCKSTEP_GUARDED_BY(mutex_) = nullptr;
+  uint64_t met_after_ LOCKSTEP_GUARDED_BY(mutex_) =
+      0;  // arrivals: the fewest of those who came to the meeting under way
+  uint64_t meetings_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // that have ended
+  std::vector<uint64_t> arrivals_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<uint64_t> awaits_
+      LOCKSTEP_GUARDED_BY(mutex_);  // how many arrivals of everyone a member waits for; 0 where it doesn't
+  const char* awaited_ LOCKSTEP_GUARDED_BY(mutex_) = nullptr;
+  uint64_t complete_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // arrivals of everyone
+  std::shared_ptr<Stage> stage_ LOCKSTEP_GUARDED_BY(mutex_);
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
   // Permits: members that could go on are handed one each, whoever computed longest before the last meeting first. What
   // is long begins early, so that those who keep a permit to the end come to it at nearly the same time.
-  int64_t free_;
-  std::vector<bool> sleeps_;                 // until what it waits for has come, without a permit
-  std::vector<bool> wants_;                  // a permit
-  std::vector<Clock::time_point> began_;     // to compute
-  std::vector<Clock::duration> took_;        // to come to its last meeting
-  std::vector<std::unique_ptr<Turn>> turn_;  // what a member sleeps on until it is handed one
+  int64_t free_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<bool> sleeps_ LOCKSTEP_GUARDED_BY(mutex_);           // until what it waits for has come, without a permit
+  std::vector<bool> wants_ LOCKSTEP_GUARDED_BY(mutex_);            // a permit
+  std::vector<Clock::time_point> began_;                           // to compute: each is its member's
+  std::vector<Clock::duration> took_ LOCKSTEP_GUARDED_BY(mutex_);  // to come to its last meeting
+  std::vector<std::unique_ptr<Turn>> turn_;                        // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};
-  int64_t failed_member_ = -1;
-  std::exception_ptr error_;
+  int64_t failed_member_ LOCKSTEP_GUARDED_BY(mutex_) = -1;
+  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::parallel

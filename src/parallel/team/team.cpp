@@ -108,7 +108,7 @@ at::Tensor TeamState::gather_rows(const at::Tensor& rows) const {
 }
 
 std::shared_ptr<AllGather> TeamState::bring(int64_t member, const at::Tensor& row) {
-  const std::lock_guard lock(all_gathers_mutex);
+  const Lock lock(all_gathers_mutex);
   const uint64_t number = all_gathers_begun[member]++ - all_gathers_sent;
   if (number == all_gathers.size()) all_gathers.push_back(std::make_shared<AllGather>(members()));
   const auto& all_gather = all_gathers[number];
@@ -119,7 +119,7 @@ std::shared_ptr<AllGather> TeamState::bring(int64_t member, const at::Tensor& ro
 void TeamState::send_next() {
   std::shared_ptr<AllGather> next;
   {
-    const std::lock_guard lock(all_gathers_mutex);
+    const Lock lock(all_gathers_mutex);
     next = std::move(all_gathers.front());
     all_gathers.pop_front();
     ++all_gathers_sent;
@@ -129,7 +129,9 @@ void TeamState::send_next() {
     require(row.sizes() == first.sizes() && row.scalar_type() == first.scalar_type(), "all_gather",
             "one replica brings ", row.scalar_type(), row.sizes(), ", another ", first.scalar_type(), first.sizes(),
             ", expected the same on all");
-  next->gathering.emplace(*this, at::stack(next->rows));
+  const at::Tensor rows = at::stack(next->rows);
+  const Lock lock(next->waiting);
+  next->gathering.emplace(*this, rows);
 }
 
 at::Tensor CrewPeers::all_gather(const at::Tensor& mine) {
@@ -146,7 +148,7 @@ Peers::Gathered CrewPeers::begin_all_gather(const at::Tensor& mine) {
   });
   return [this, brought, arrival] {
     team_.crew->await(member_, arrival, what);
-    const std::lock_guard lock(brought->waiting);
+    const Lock lock(brought->waiting);
     return brought->gathering->wait();
   };
 }
@@ -235,8 +237,11 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
   team.crew = std::make_unique<Crew>(team.members(), team.permits);
   team.brought.assign(team.members(), nullptr);
-  team.all_gathers_begun.assign(team.members(), 0);
-  team.all_gathers_sent = 0;
+  {
+    const Lock lock(team.all_gathers_mutex);
+    team.all_gathers_begun.assign(team.members(), 0);
+    team.all_gathers_sent = 0;
+  }
   const std::string trace = trace_file(team.options.group.rank(), team.options.group.size());
   team.timelines.clear();
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
@@ -269,7 +274,10 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   for (Timeline& timeline : team.timelines) timeline.close();
   const auto crew = std::move(team.crew);
   team.networks.clear();
-  team.all_gathers.clear();
+  {
+    const Lock lock(team.all_gathers_mutex);
+    team.all_gathers.clear();
+  }
   team.joint_results.clear();
   team.made.reset();
   team.saved.reset();

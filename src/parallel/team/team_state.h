@@ -8,12 +8,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/context/detail/peers.h"
@@ -66,8 +66,8 @@ struct AllGather {
   explicit AllGather(int64_t members) : rows(members) {}
 
   std::vector<at::Tensor> rows;
-  std::optional<RowGathering> gathering;  // once all have come
-  std::mutex waiting;
+  Mutex waiting;
+  std::optional<RowGathering> gathering LOCKSTEP_GUARDED_BY(waiting);  // once all have come
 };
 
 struct TeamState {
@@ -87,10 +87,11 @@ struct TeamState {
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
   std::vector<at::Tensor> joint_results;
-  std::mutex all_gathers_mutex;
-  std::deque<std::shared_ptr<AllGather>> all_gathers;  // that some member has not come to yet
-  std::vector<uint64_t> all_gathers_begun;             // by each member
-  uint64_t all_gathers_sent = 0;
+  Mutex all_gathers_mutex;
+  // Those that some member has not come to yet, how many each member has begun, and how many were sent.
+  std::deque<std::shared_ptr<AllGather>> all_gathers LOCKSTEP_GUARDED_BY(all_gathers_mutex);
+  std::vector<uint64_t> all_gathers_begun LOCKSTEP_GUARDED_BY(all_gathers_mutex);
+  uint64_t all_gathers_sent LOCKSTEP_GUARDED_BY(all_gathers_mutex) = 0;
   std::shared_ptr<OptimizerState> made;
   std::shared_ptr<const std::map<std::string, at::Tensor>> saved;
 
