@@ -91,9 +91,8 @@ void Metric::merge(const at::Tensor& states) {
   auto merge = [&](std::vector<double>& left, const std::vector<double>& right) {
     merge_into(left.data(), right.data());
   };
-  TreeAccumulator<std::vector<double>, decltype(merge)> tree(replicas, merge);
-  for (int64_t r = 0; r < replicas; ++r) tree.push({r, r + 1}, std::vector<double>(rows + r * n, rows + (r + 1) * n));
-  std::ranges::copy(tree.entries().front().value, data());
+  const auto leaf = [&](int64_t r) { return std::vector<double>(rows + r * n, rows + (r + 1) * n); };
+  std::ranges::copy(merge_as_tree(replicas, leaf, merge), data());
 }
 
 void Mean::add(double value, double weight) {

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/base/detail/parallel_for.h"
+#include "lockstep/numerics/reduce.h"
 
 namespace lockstep::sparse::cpu {
 
@@ -28,15 +32,14 @@ void for_each_task(int64_t tasks, const MakeScratch& make_scratch, const Work& w
   });
 }
 
-/// Adds pieces [0, count) of `size` values into the first one, in the order of a balanced tree.
+/// Adds pieces [0, count) of `size` values into the first one, in the canonical tree's order.
 template <class T>
 void add_as_tree(T* pieces, int64_t count, int64_t size) {
-  for (int64_t step = 1; step < count; step *= 2)
-    for (int64_t i = 0; i + step < count; i += 2 * step) {
-      T* into = pieces + i * size;
-      const T* from = pieces + (i + step) * size;
-      for (int64_t j = 0; j < size; ++j) into[j] += from[j];
-    }
+  if (count < 2) return;
+  std::vector<const std::byte*> sources;
+  for (int64_t i = 0; i < count; ++i) sources.push_back(reinterpret_cast<const std::byte*>(pieces + i * size));
+  auto* const into = reinterpret_cast<std::byte*>(pieces);
+  reduce(TreeProgram::of_leaves(count), ReduceOp::sum, c10::CppTypeToScalarType<T>::value, sources, {&into, 1}, size);
 }
 
 inline int64_t row_of(std::span<const int32_t> order, int64_t position) {

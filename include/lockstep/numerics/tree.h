@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,14 @@ class TreeAccumulator {
   Merge merge_;
   std::vector<Entry> entries_;
 };
+
+/// Adds up leaf(0), ..., leaf(leaves - 1), at least one, in the tree's order; `merge` as above.
+template <class Leaf, class Merge>
+auto merge_as_tree(int64_t leaves, const Leaf& leaf, const Merge& merge) {
+  TreeAccumulator<std::decay_t<decltype(leaf(int64_t{0}))>, Merge> tree(leaves, merge);
+  for (int64_t i = 0; i < leaves; ++i) tree.push({i, i + 1}, leaf(i));
+  return std::move(tree.entries().front().value);
+}
 
 /// The maximal nodes of the tree that make up the block, from left to right: what a process that runs these replicas
 /// contributes to a sum over all of them.

@@ -34,9 +34,9 @@ void all_reduce(std::vector<at::Tensor>& tensors) {
         tensors[0].sizes(), " and ", tensor.toString(), " ", tensor.defined() ? tensor.sizes() : at::IntArrayRef());
   const at::NoGradGuard no_grad;
   const auto merge = [](at::Tensor& left, const at::Tensor& right) { left = left + right.to(left.device()); };
-  TreeAccumulator<at::Tensor, decltype(merge)> tree(static_cast<int64_t>(tensors.size()), merge);
-  for (int64_t i = 0; i < static_cast<int64_t>(tensors.size()); ++i) tree.push({i, i + 1}, tensors[i]);
-  for (const at::Tensor& tensor : tensors) tensor.copy_(tree.entries().front().value);
+  const auto sum = merge_as_tree(
+      std::ssize(tensors), [&](int64_t i) { return tensors[i]; }, merge);
+  for (const at::Tensor& tensor : tensors) tensor.copy_(sum);
 }
 
 namespace detail {

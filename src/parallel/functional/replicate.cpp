@@ -24,7 +24,7 @@ struct Broadcast : torch::autograd::Node {
   }
 
   variable_list apply(variable_list&& grads) override {
-    const size_t replicas = grads.size() / parameters;
+    const auto replicas = static_cast<int64_t>(grads.size() / parameters);
     const auto merge = [](at::Tensor& left, const at::Tensor& right) {
       if (!right.defined()) return;
       left = left.defined() ? left + right.to(left.device()) : right;
@@ -32,10 +32,8 @@ struct Broadcast : torch::autograd::Node {
     variable_list sums(parameters);
     for (size_t p = 0; p < parameters; ++p) {
       if (!task_should_compute_output(p)) continue;
-      TreeAccumulator<at::Tensor, decltype(merge)> tree(static_cast<int64_t>(replicas), merge);
-      for (size_t r = 0; r < replicas; ++r)
-        tree.push({static_cast<int64_t>(r), static_cast<int64_t>(r) + 1}, grads[r * parameters + p]);
-      sums[p] = tree.entries().front().value;
+      sums[p] = merge_as_tree(
+          replicas, [&](int64_t r) { return grads[static_cast<size_t>(r) * parameters + p]; }, merge);
       if (sums[p].defined()) sums[p] = sums[p].to(devices[p]);
     }
     return sums;

@@ -251,10 +251,10 @@ at::Tensor Replica::all_gather(const at::Tensor& mine) {
 
 at::Tensor Replica::sum(const at::Tensor& mine) {
   const auto rows = all_gather(mine.detach().to(at::kCPU, at::kDouble).flatten());
-  TreeAccumulator<at::Tensor, void (*)(at::Tensor&, at::Tensor &&)> tree(
-      replicas(), [](at::Tensor& left, at::Tensor&& right) { left.add_(right); });
-  for (int64_t r = 0; r < replicas(); ++r) tree.push({r, r + 1}, rows[r].clone());
-  return tree.entries()[0].value.view(mine.sizes());
+  const auto sum = merge_as_tree(
+      replicas(), [&](int64_t r) { return rows[r].clone(); },
+      [](at::Tensor& left, const at::Tensor& right) { left.add_(right); });
+  return sum.view(mine.sizes());
 }
 
 void Replica::barrier() {

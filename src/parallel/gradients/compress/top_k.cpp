@@ -174,16 +174,16 @@ class TopKCompressor : public GradientCompressor {
   template <class T>
   void sum_as(int64_t number, const at::Tensor& into) const {
     const int64_t kept = begins_[number + 1] - begins_[number], replicas = team().placement.replicas();
-    TreeAccumulator<Sparse<T>, void (*)(Sparse<T>&, Sparse<T> &&)> tree(replicas, &merge<T>);
-    for (int64_t r = 0; r < replicas; ++r) {
+    const auto sent = [&](int64_t r) {
       Sparse<T> leaf;
       leaf.reserve(static_cast<size_t>(kept));
       for (int64_t i = 0; i < kept; ++i) leaf.emplace_back(indices(r, number)[i], values<T>(r, number)[i]);
-      tree.push({r, r + 1}, std::move(leaf));
-    }
+      return leaf;
+    };
+    const Sparse<T> sum = merge_as_tree(replicas, sent, &merge<T>);
     into.zero_();
     const bool wide = into.scalar_type() == at::kDouble;
-    for (const auto& [index, value] : tree.entries()[0].value) {
+    for (const auto& [index, value] : sum) {
       if (wide)
         into.mutable_data_ptr<double>()[index] = static_cast<double>(value);
       else
