@@ -27,22 +27,22 @@ Crew::Crew(int64_t members, int64_t permits)
       wants_(members, false),
       began_(members, Clock::now()),
       took_(members, Clock::duration::zero()) {
-  for (int64_t m = 0; m < members; ++m) turn_.push_back(std::make_unique<Turn>());
+  for (int64_t m = 0; m < members; ++m) sleepers_.push_back(std::make_unique<Sleeper>());
 }
 
 void Crew::check_running() const {
   if (stopped_.load()) throw CrewStopped();
 }
 
-void Crew::await_turn(int64_t member) {
-  turn_[member]->await();
+void Crew::sleep(int64_t member) {
+  sleepers_[member]->sleep();
   check_running();
   began_[member] = Clock::now();
 }
 
-void Crew::hand_over(int64_t member, Turn& next) {
-  next.give();
-  await_turn(member);
+void Crew::hand_over(int64_t member, Sleeper& next) {
+  next.wake();
+  sleep(member);
 }
 
 // It has come to where it may have to wait.
@@ -53,39 +53,39 @@ void Crew::pause(int64_t member) {
 // That of the member which is to be handed a permit; null where nobody wants one. Who holds the lock only chooses it
 // and gives it afterwards: whom that wakes may take this core at once, for milliseconds in which all others would wait
 // for the lock.
-Turn* Crew::next_turn() noexcept {
+Sleeper* Crew::next_sleeper() noexcept {
   int64_t next = -1;
   for (int64_t m = 0; m < members_; ++m)
     if (wants_[m] && (next < 0 || took_[m] > took_[next])) next = m;
   if (next < 0) return nullptr;
   wants_[next] = false;
-  return turn_[next].get();
+  return sleepers_[next].get();
 }
 
 // That of the member which is handed the calling one's permit.
-Turn* Crew::successor() noexcept {
-  Turn* const next = next_turn();
+Sleeper* Crew::successor() noexcept {
+  Sleeper* const next = next_sleeper();
   if (next != nullptr) next->begin_here();
   return next;
 }
 
-std::vector<Turn*> Crew::take_free_permits() {
-  std::vector<Turn*> turns;
+std::vector<Sleeper*> Crew::take_free_permits() {
+  std::vector<Sleeper*> sleepers;
   for (; free_ > 0; --free_) {
-    Turn* const next = next_turn();
+    Sleeper* const next = next_sleeper();
     if (next == nullptr) break;
-    turns.push_back(next);
+    sleepers.push_back(next);
   }
-  return turns;
+  return sleepers;
 }
 
-void Crew::wake(const std::vector<Turn*>& turns) {
+void Crew::wake(const std::vector<Sleeper*>& sleepers) {
   change_.notify_all();
-  for (Turn* turn : turns) turn->give();
+  for (Sleeper* sleeper : sleepers) sleeper->wake();
 }
 
 void Crew::enter(int64_t member) {
-  turn_[member]->enroll();
+  sleepers_[member]->enroll();
   {
     const Lock lock(mutex_);
     check_running();
@@ -98,19 +98,19 @@ void Crew::enter(int64_t member) {
     ++change_;
   }
   change_.notify_all();
-  const PhaseScope waiting(Phase::wait, "a turn");
-  await_turn(member);
+  const PhaseScope waiting(Phase::wait, "a permit");
+  sleep(member);
 }
 
 void Crew::leave(int64_t member) {
   Lock lock(mutex_);
-  if (stopped_) return;  // those who wanted a turn may have gone
-  Turn* const next = successor();
+  if (stopped_) return;  // those who wanted a permit may have gone
+  Sleeper* const next = successor();
   if (next == nullptr) ++free_;
   ++left_;
   left_after_ = std::min(left_after_, arrivals_[member]);
   lock.unlock();
-  if (next != nullptr) next->give();
+  if (next != nullptr) next->wake();
   lock.lock();
   if (stopped_) return;
   if (arrived_ > 0) refuse_to_wait(purpose_);
@@ -155,16 +155,16 @@ void Crew::publish(Job job) {
 }
 
 void Crew::finish() {
-  std::vector<Turn*> turns;
+  std::vector<Sleeper*> sleepers;
   {
     const Lock lock(mutex_);
     stage_.reset();
     ++meetings_;
     wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
-    turns = take_free_permits();
+    sleepers = take_free_permits();
     ++change_;
   }
-  wake(turns);
+  wake(sleepers);
 }
 
 void Crew::help(Stage& stage, int64_t member, Phase work) {
@@ -208,7 +208,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on
   }
   for (;;) {
     std::shared_ptr<Stage> stage;
-    Turn* next;
+    Sleeper* next;
     {
       const Lock lock(mutex_);
       check_running();
@@ -243,7 +243,7 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
   } catch (...) {
     stop(member, std::current_exception());
   }
-  std::vector<Turn*> turns;
+  std::vector<Sleeper*> sleepers;
   {
     const Lock lock(mutex_);
     check_running();
@@ -254,10 +254,10 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
         if (sleeps_[m]) wants_[m] = true;
         sleeps_[m] = false;
       }
-    turns = take_free_permits();
+    sleepers = take_free_permits();
     ++change_;
   }
-  wake(turns);
+  wake(sleepers);
   return arrival;
 }
 
@@ -269,7 +269,7 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
   }
   for (;;) {
     uint32_t seen;
-    Turn* next;
+    Sleeper* next;
     {
       const Lock lock(mutex_);
       check_running();
@@ -295,7 +295,7 @@ void Crew::stop(int64_t member, std::exception_ptr error) noexcept {
   error_ = std::move(error);
   ++change_;
   change_.notify_all();
-  for (const auto& turn : turn_) turn->give();
+  for (const auto& sleeper : sleepers_) sleeper->wake();
 }
 
 }  // namespace lockstep::parallel

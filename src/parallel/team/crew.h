@@ -14,7 +14,7 @@
 
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
-#include "parallel/team/turn.h"
+#include "parallel/team/sleeper.h"
 
 namespace lockstep::parallel {
 
@@ -86,13 +86,13 @@ class Crew {
 
   using Clock = std::chrono::steady_clock;
 
-  void await_turn(int64_t member);
-  void hand_over(int64_t member, Turn& next);
+  void sleep(int64_t member);
+  void hand_over(int64_t member, Sleeper& next);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
-  Turn* next_turn() noexcept LOCKSTEP_REQUIRES(mutex_);
-  Turn* successor() noexcept LOCKSTEP_REQUIRES(mutex_);
-  std::vector<Turn*> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
-  void wake(const std::vector<Turn*>& turns);
+  Sleeper* next_sleeper() noexcept LOCKSTEP_REQUIRES(mutex_);
+  Sleeper* successor() noexcept LOCKSTEP_REQUIRES(mutex_);
+  std::vector<Sleeper*> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
+  void wake(const std::vector<Sleeper*>& sleepers);
   void publish(Job job);
   void finish();
   void help(Stage& stage, int64_t member, Phase work);
@@ -126,7 +126,7 @@ class Crew {
   std::vector<bool> wants_ LOCKSTEP_GUARDED_BY(mutex_);            // a permit
   std::vector<Clock::time_point> began_;                           // to compute: each is its member's
   std::vector<Clock::duration> took_ LOCKSTEP_GUARDED_BY(mutex_);  // to come to its last meeting
-  std::vector<std::unique_ptr<Turn>> turn_;                        // what a member sleeps on until it is handed one
+  std::vector<std::unique_ptr<Sleeper>> sleepers_;                 // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};
   int64_t failed_member_ LOCKSTEP_GUARDED_BY(mutex_) = -1;

@@ -7,32 +7,32 @@
 
 namespace lockstep::parallel {
 
-/// What one thread sleeps on until another lets it go on.
+/// Lets one thread sleep until another wakes it.
 ///
 /// Whoever hands on its permit is about to sleep, so its core is about to be free. The scheduler does not know that: it
 /// likes to wake a thread where it ran last, and where other programs keep the cores busy, two threads with a permit
 /// each then share one of them for many milliseconds. So the next one may be bound to its predecessor's core until it
 /// runs there.
-class Turn {
+class Sleeper {
  public:
-  Turn() { sem_init(&given_, 0, 0); }
-  ~Turn() { sem_destroy(&given_); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  Sleeper() { sem_init(&woken_, 0, 0); }
+  ~Sleeper() { sem_destroy(&woken_); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
 
   /// Says that the calling thread is the one that will wait here.
   void enroll() noexcept;
 
-  void await();
+  void sleep();
 
-  /// It will begin on the caller's core. Comes before give(), from the thread that will call that.
+  /// It will begin on the caller's core. Comes before wake(), from the thread that will call that.
   void begin_here() noexcept;
 
   /// Lets it go on, now or when it comes to wait. It may take the caller's core at once.
-  void give() noexcept { sem_post(&given_); }
+  void wake() noexcept { sem_post(&woken_); }
 
  private:
-  sem_t given_;  // std::counting_semaphore yields before it sleeps: to whoever is on this core, for a whole time slice
+  sem_t woken_;  // std::counting_semaphore yields before it sleeps: to whoever is on this core, for a whole time slice
   pthread_t thread_{};
   cpu_set_t allowed_{};  // the cores it may run on
   bool bound_ = false;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/team/turn.h"
+#include "parallel/team/sleeper.h"
 
 #include <utility>
 
 namespace lockstep::parallel {
 
-void Turn::enroll() noexcept {
+void Sleeper::enroll() noexcept {
   thread_ = pthread_self();
   pthread_getaffinity_np(thread_, sizeof allowed_, &allowed_);
 }
 
-void Turn::await() {
-  while (sem_wait(&given_) != 0) {
+void Sleeper::sleep() {
+  while (sem_wait(&woken_) != 0) {
   }
   if (std::exchange(bound_, false)) pthread_setaffinity_np(thread_, sizeof allowed_, &allowed_);
 }
 
-void Turn::begin_here() noexcept {
+void Sleeper::begin_here() noexcept {
   const int here = sched_getcpu();
   if (here < 0 || here >= CPU_SETSIZE) return;
   cpu_set_t only;
