@@ -187,7 +187,7 @@ void OptimizerState::sum_contributions() {
   for (int64_t p = 0; p < count; ++p) used_[p] = total[3 + numbers + p] > 0;
 }
 
-Job OptimizerState::step() {
+CrewWork OptimizerState::step() {
   check_handles();
   take_rules();
   sum_contributions();
@@ -207,7 +207,7 @@ TensorUpdate OptimizerState::next_update(size_t parameter, double gradient_scale
   return {.number = ++p.updates, .gradient_scale = gradient_scale, .is_matrix = p.weight.dim() > 1};
 }
 
-Job OptimizerState::fused() {
+CrewWork OptimizerState::fused() {
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p]) updates_[p] = next_update(p, gradient_scale_);
   return {static_cast<int64_t>(slices_.size()),
@@ -223,13 +223,13 @@ Job OptimizerState::fused() {
 }
 
 // Where each process has updated its part of the weights, all get them.
-Job OptimizerState::spread() {
+CrewWork OptimizerState::spread() {
   if (division_) division_->gather(team_->gradients, flats_);
   return finish();
 }
 
 // Everything is done with this step's gradients, and no replica has begun the next step.
-Job OptimizerState::finish() {
+CrewWork OptimizerState::finish() {
   exchange_->reset();
   if (compresses_) result_.updated ? compressor_->commit() : compressor_->drop();
   prepare_next();
@@ -244,7 +244,7 @@ Job OptimizerState::finish() {
   return {};
 }
 
-Job OptimizerState::staged() {
+CrewWork OptimizerState::staged() {
   return {static_cast<int64_t>(slices_.size()), [this](int64_t piece) { add_piece(piece); },
           [this] { return judge(); }};
 }
@@ -283,7 +283,7 @@ void OptimizerState::share_norms() {
 }
 
 // All gradients are there: decides on the update.
-Job OptimizerState::judge() {
+CrewWork OptimizerState::judge() {
   double squares = 0;
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p]) squares += norms_of(static_cast<int64_t>(p)).direction;
@@ -307,7 +307,7 @@ Job OptimizerState::judge() {
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p]) updates_[p] = next_update(p, coefficient);
   const auto count = static_cast<int64_t>(slices_.size());
-  const auto update = [this, count]() -> Job {
+  const auto update = [this, count]() -> CrewWork {
     if (division_ && has_norms_) share_norms();
     for (size_t p = 0; has_norms_ && p < parameters_.size(); ++p)
       if (const Rule& rule = rules_[parameters_[p].group]; used_[p] && needs_norms(rule, parameters_[p].weight))

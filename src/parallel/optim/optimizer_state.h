@@ -38,7 +38,7 @@ struct Contribution {
 };
 
 /// An optimiser, as all replicas of this process share it. Its members are called by whoever comes last to a meeting,
-/// its jobs' tasks by all.
+/// its work's tasks by all.
 class OptimizerState {
  public:
   OptimizerState(std::shared_ptr<TeamState> team, std::vector<OptimizedParameter> parameters, std::vector<Rule> rules,
@@ -56,7 +56,7 @@ class OptimizerState {
   std::span<const std::string> sum_names() const { return sum_names_; }
 
   /// The work of a step, once all members have ended their backward passes.
-  Job step();
+  CrewWork step();
   /// Throws Error where a parameter of this member no longer lies in the shared memory.
   void check_memory(int64_t member) const;
   /// After the step, by each member for its own gradients.
@@ -75,8 +75,8 @@ class OptimizerState {
   void sum_contributions();
   void plan(std::span<const int64_t> order);
   void prepare_next();
-  Job spread();
-  Job finish();
+  CrewWork spread();
+  CrewWork finish();
   void share_norms();
   Interval kept(int64_t parameter) const;
   bool keeps(const Piece& piece) const;
@@ -87,10 +87,10 @@ class OptimizerState {
   bool used(const Piece& piece) const { return used_[piece.parameter]; }
   const Rule& rule(const Piece& piece) const { return rules_[parameters_[piece.parameter].group]; }
 
-  Job fused();   // addition and update in one pass
-  Job staged();  // addition; what needs all gradients; update
+  CrewWork fused();   // addition and update in one pass
+  CrewWork staged();  // addition; what needs all gradients; update
   void add_piece(int64_t piece);
-  Job judge();
+  CrewWork judge();
   TensorUpdate next_update(size_t parameter, double gradient_scale);
   TensorNorms norms_of(int64_t parameter) const;
 

@@ -138,14 +138,14 @@ uint32_t Crew::wait_for_change(uint32_t seen) const {
   return change_.load();
 }
 
-void Crew::publish(Job job) {
-  // Jobs without tasks are passed over here, so that no one is woken for nothing.
-  while (job.count == 0) {
-    if (!job.next) return finish();
-    job = job.next();
+void Crew::publish(CrewWork work) {
+  // Work without tasks is passed over here, so that no one is woken for nothing.
+  while (work.count == 0) {
+    if (!work.next) return finish();
+    work = work.next();
   }
   auto stage = std::make_shared<Stage>();
-  stage->job = std::move(job);
+  stage->work = std::move(work);
   {
     const Lock lock(mutex_);
     stage_ = std::move(stage);
@@ -170,16 +170,16 @@ void Crew::finish() {
 void Crew::help(Stage& stage, int64_t member, Phase work) {
   const PhaseScope working(work);
   try {
-    for (int64_t i; !stopped_ && (i = stage.next.fetch_add(1)) < stage.job.count;) {
-      stage.job.run(i);
-      if (stage.done.fetch_add(1) + 1 == stage.job.count) publish(stage.job.next ? stage.job.next() : Job{});
+    for (int64_t i; !stopped_ && (i = stage.next.fetch_add(1)) < stage.work.count;) {
+      stage.work.run(i);
+      if (stage.done.fetch_add(1) + 1 == stage.work.count) publish(stage.work.next ? stage.work.next() : CrewWork{});
     }
   } catch (...) {
     stop(member, std::current_exception());
   }
 }
 
-void Crew::meet(int64_t member, const char* what, const std::function<Job()>& on_last, Phase work) {
+void Crew::meet(int64_t member, const char* what, const std::function<CrewWork()>& on_last, Phase work) {
   const PhaseScope waiting(Phase::wait, what);
   uint64_t meeting;
   uint32_t seen;

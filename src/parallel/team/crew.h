@@ -20,10 +20,10 @@ namespace lockstep::parallel {
 
 /// Work for all members of a crew that has met: run(0) .. run(count - 1), in any order, on as many threads as may
 /// compute at once; then what `next` returns, if it is set.
-struct Job {
+struct CrewWork {
   int64_t count = 0;
   std::function<void(int64_t)> run;
-  std::function<Job()> next;
+  std::function<CrewWork()> next;
 };
 
 /// Thrown in the other members once one has failed: it unwinds their stacks, and Team::run reports the cause.
@@ -53,10 +53,10 @@ class Crew {
   void enter(int64_t member);
   void leave(int64_t member);
 
-  /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its job is shared. Returns
-  /// when the job is done. Every member must come for the same purpose `what`, or all get an Error that names both.
+  /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its work is shared. Returns
+  /// when the work is done. Every member must come for the same purpose `what`, or all get an Error that names both.
   /// In timelines the work counts as `work`, the rest as waiting.
-  void meet(int64_t member, const char* what, const std::function<Job()>& on_last, Phase work = Phase::exchange);
+  void meet(int64_t member, const char* what, const std::function<CrewWork()>& on_last, Phase work = Phase::exchange);
 
   /// A meeting in two halves, without work for all. arrive() says that this member has come, and goes on: `on_last`
   /// runs once, on the thread that comes last. await() returns when it has been run for the arrival with this number.
@@ -79,7 +79,7 @@ class Crew {
 
  private:
   struct Stage {
-    Job job;
+    CrewWork work;
     std::atomic<int64_t> next{0};
     std::atomic<int64_t> done{0};
   };
@@ -93,7 +93,7 @@ class Crew {
   Sleeper* successor() noexcept LOCKSTEP_REQUIRES(mutex_);
   std::vector<Sleeper*> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
   void wake(const std::vector<Sleeper*>& sleepers);
-  void publish(Job job);
+  void publish(CrewWork work);
   void finish();
   void help(Stage& stage, int64_t member, Phase work);
   uint32_t wait_for_change(uint32_t seen) const;

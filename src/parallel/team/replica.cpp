@@ -73,7 +73,7 @@ std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<t
     const ShareOptions& options;
   };
   TeamState& team = *state_->team;
-  team.meet<Offer>(state_->member, "share", {module, options}, [&](std::span<const Offer* const> all) -> Job {
+  team.meet<Offer>(state_->member, "share", {module, options}, [&](std::span<const Offer* const> all) -> CrewWork {
     check_options("share", all);
     std::vector<std::shared_ptr<torch::nn::Module>> networks;
     for (const Offer* one : all) networks.push_back(one->network);
@@ -100,7 +100,7 @@ Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const Op
     mine.rules_.push_back(group.rule);
     mine.initial_lr_.push_back(learning_rate(group.rule));
   }
-  team.meet<Offer>(state_->member, "optimizer", {groups, options}, [&](std::span<const Offer* const> all) -> Job {
+  team.meet<Offer>(state_->member, "optimizer", {groups, options}, [&](std::span<const Offer* const> all) -> CrewWork {
     check_options("optimizer", all);
     std::vector<const std::vector<ParameterGroup>*> offered;
     for (const Offer* one : all) offered.push_back(&one->groups);
@@ -123,7 +123,7 @@ void Replica::differentiate(const at::Tensor& loss, double scale) const {
     if (mine.first.defined()) torch::autograd::backward({mine.first}, {mine.second});
     return;
   }
-  state_->team->meet<Root>(state_->member, "backward", mine, [](std::span<const Root* const> all) -> Job {
+  state_->team->meet<Root>(state_->member, "backward", mine, [](std::span<const Root* const> all) -> CrewWork {
     const PhaseScope computing(Phase::backward);
     torch::autograd::variable_list roots, gradients;
     for (const Root* one : all)
@@ -194,7 +194,7 @@ StepSum Replica::step_sum(const Optimizer& optimizer, const std::string& name) {
   require(optimizer.state_ != nullptr, "step_sum", "the optimiser is empty, expected one made by optimizer()");
   TeamState& team = *state_->team;
   OptimizerState& state = *optimizer.state_;
-  team.meet<std::string>(state_->member, "step_sum", name, [&](std::span<const std::string* const> all) -> Job {
+  team.meet<std::string>(state_->member, "step_sum", name, [&](std::span<const std::string* const> all) -> CrewWork {
     for (const std::string* one : all)
       require(*one == name, "step_sum", "replicas have named it '", *one, "' and '", name,
               "', expected the same on all");
@@ -218,7 +218,7 @@ std::map<std::string, at::Tensor> Replica::state_dict(const Optimizer& optimizer
   using State = std::map<std::string, at::Tensor>;
   require(optimizer.state_ != nullptr, "state_dict", "the optimiser is empty, expected one made by optimizer()");
   TeamState& team = *state_->team;
-  team.crew->meet(state_->member, "state_dict", [&]() -> Job {
+  team.crew->meet(state_->member, "state_dict", [&]() -> CrewWork {
     team.saved = std::make_shared<const State>(optimizer.state_->whole_state());
     return {};
   });
@@ -259,7 +259,7 @@ at::Tensor Replica::sum(const at::Tensor& mine) {
 
 void Replica::barrier() {
   TeamState& team = *state_->team;
-  team.crew->meet(state_->member, "barrier", [&]() -> Job {
+  team.crew->meet(state_->member, "barrier", [&]() -> CrewWork {
     if (team.has_other_processes()) team.control.barrier().wait();
     return {};
   });

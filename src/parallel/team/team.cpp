@@ -164,12 +164,13 @@ at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joi
     const std::vector<at::Tensor>& tensors;
     const Joint& joint;
   };
-  team_.meet<Part>(member_, "a synchronised batch norm", {mine, joint}, [&](std::span<const Part* const> all) -> Job {
-    std::vector<std::vector<at::Tensor>> brought;
-    for (const Part* part : all) brought.push_back(part->tensors);
-    team_.joint_results = all[0]->joint(brought);  // the first one's, whoever comes last
-    return {};
-  });
+  team_.meet<Part>(member_, "a synchronised batch norm", {mine, joint},
+                   [&](std::span<const Part* const> all) -> CrewWork {
+                     std::vector<std::vector<at::Tensor>> brought;
+                     for (const Part* part : all) brought.push_back(part->tensors);
+                     team_.joint_results = all[0]->joint(brought);  // the first one's, whoever comes last
+                     return {};
+                   });
   return std::move(team_.joint_results[member_]);
 }
 

@@ -98,7 +98,7 @@ struct TeamState {
   /// Crew::meet where every member brings something: `on_last` sees what all brought.
   template <class T>
   void meet(int64_t member, const char* what, const T& mine,
-            const std::function<Job(std::span<const T* const>)>& on_last) {
+            const std::function<CrewWork(std::span<const T* const>)>& on_last) {
     brought[member] = &mine;
     crew->meet(member, what, [&] {
       std::vector<const T*> all;

@@ -33,8 +33,8 @@ GradientCompressor::GradientCompressor(TeamState& team, std::vector<CompressedPa
             ", expected float32 or float64 on the CPU: top_k and power_sgd take no other; bf16 and fp16 do");
 }
 
-Job GradientCompressor::exchange(const GradientPlan& plan, std::span<const uint8_t> used, double scale,
-                                 std::function<Job()> next) {
+CrewWork GradientCompressor::exchange(const GradientPlan& plan, std::span<const uint8_t> used, double scale,
+                                      std::function<CrewWork()> next) {
   plan_ = &plan;
   used_ = used;
   scale_ = scale;

@@ -27,7 +27,7 @@ struct CompressedParameter {
 /// Sums of gradients of which only a part is sent, with error feedback. Everything is done once a replica (a leaf of
 /// the tree), in the same way wherever it runs, so the bits do not depend on the placement.
 ///
-/// A step: exchange() is a chain of jobs after all backward passes, then sum() gives each piece of the averaged
+/// A step: exchange() is a chain of work after all backward passes, then sum() gives each piece of the averaged
 /// gradient to any thread. commit() makes the step's residuals the next one's; drop() forgets them, for a step that is
 /// left out.
 class GradientCompressor {
@@ -37,7 +37,8 @@ class GradientCompressor {
 
   /// `used`: [parameter], whether any replica has a gradient; the others are left alone. `scale`: what a sum of
   /// gradients is multiplied by to be their average.
-  Job exchange(const GradientPlan& plan, std::span<const uint8_t> used, double scale, std::function<Job()> next);
+  CrewWork exchange(const GradientPlan& plan, std::span<const uint8_t> used, double scale,
+                    std::function<CrewWork()> next);
   /// `into`: as many elements as the piece has.
   virtual void sum(int64_t piece, const at::Tensor& into) const = 0;
   virtual void commit();
@@ -50,7 +51,7 @@ class GradientCompressor {
   virtual void load_state(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  virtual Job compress(std::function<Job()> next) = 0;
+  virtual CrewWork compress(std::function<CrewWork()> next) = 0;
 
   int64_t count() const { return static_cast<int64_t>(parameters_.size()); }
   const CompressedParameter& parameter(int64_t p) const { return parameters_[p]; }

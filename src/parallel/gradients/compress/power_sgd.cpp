@@ -162,7 +162,7 @@ class PowerSgdCompressor : public GradientCompressor {
     return first_.narrow(0, matrix.first, matrix.rows * matrix.rank).view({matrix.rows, matrix.rank});
   }
 
-  Job compress(std::function<Job()> next) override {
+  CrewWork compress(std::function<CrewWork()> next) override {
     const auto options = at::TensorOptions(dtype_);
     first_rows_ = at::zeros({team().members(), first_length_}, options);
     second_rows_ = at::zeros({team().members(), second_length_}, options);
@@ -171,11 +171,11 @@ class PowerSgdCompressor : public GradientCompressor {
       second_ = sum_over_replicas(second_rows_);
       return next();
     };
-    const auto project_all = [this, tasks, second_sum]() -> Job {
+    const auto project_all = [this, tasks, second_sum]() -> CrewWork {
       return {tasks, [this](int64_t task) { project(task / count(), task % count()); }, second_sum};
     };
     return {tasks, [this](int64_t task) { start(task / count(), task % count()); },
-            [this, project_all]() -> Job {
+            [this, project_all]() -> CrewWork {
               first_ = sum_over_replicas(first_rows_);
               return {count(), [this](int64_t p) { orthonormalise(p); }, project_all};
             }};

@@ -112,7 +112,7 @@ class TopKCompressor : public GradientCompressor {
     return std::max<int64_t>(1, std::llround(std::ceil(share_ * static_cast<double>(piece.size()))));
   }
 
-  Job compress(std::function<Job()> next) override {
+  CrewWork compress(std::function<CrewWork()> next) override {
     begins_.assign(1, 0);
     for (const Piece& piece : plan().pieces) begins_.push_back(begins_.back() + kept(piece));
     indices_ = at::empty({team().members(), begins_.back()}, at::kInt);
