@@ -27,14 +27,14 @@ void pause() {
 
 }  // namespace
 
-void Courtesy::yield() {
+void SpinPolicy::yield() {
   const auto start = Clock::now();
   std::this_thread::yield();
   const auto end = Clock::now();
   if (end - start > kTimeSlice) crowded_until_.store(end + kCrowdedTime, std::memory_order_relaxed);
 }
 
-Clock::time_point Courtesy::awake_until() const {
+Clock::time_point SpinPolicy::awake_until() const {
   const auto now = Clock::now();
   return now < crowded_until_.load(std::memory_order_relaxed) ? now : now + kAwakeTime;
 }
@@ -168,7 +168,7 @@ bool Exchange::sleep_while(State state, Clock::time_point until) {
 }
 
 bool Exchange::help_until(int rank, Clock::time_point until) {
-  const auto awake_until = std::min(until, courtesy_.awake_until());
+  const auto awake_until = std::min(until, spin_policy_.awake_until());
   for (;;) {
     const State state = state_.load(std::memory_order_acquire);
     if (state >= State::done) return true;
@@ -177,7 +177,7 @@ bool Exchange::help_until(int rank, Clock::time_point until) {
     const auto changed = [&] { return state_.load(std::memory_order_relaxed) != state; };
     while (!changed() && Clock::now() < awake_until) {
       for (int i = 0; i < 16 && !changed(); ++i) pause();
-      courtesy_.yield();
+      spin_policy_.yield();
     }
     if (!changed() && !sleep_while(state, until)) return false;
   }

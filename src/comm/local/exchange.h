@@ -24,7 +24,7 @@ struct Failure {
 /// How long the threads of a group stay awake while they wait for each other. They yield, so that ranks may share a
 /// core; but where other programs compute, a yield takes one's whole time slice, and a sleeper is sooner back in its
 /// core.
-class Courtesy {
+class SpinPolicy {
  public:
   void yield();
   /// Until when to stay awake that begins to wait now.
@@ -40,9 +40,9 @@ class Courtesy {
 class Exchange {
  public:
   /// `ranks`: who takes part, in the order of their slots.
-  Exchange(std::vector<int> ranks, Courtesy& courtesy)
+  Exchange(std::vector<int> ranks, SpinPolicy& spin_policy)
       : ranks_(std::move(ranks)),
-        courtesy_(courtesy),
+        spin_policy_(spin_policy),
         calls_(ranks_.size()),
         orders_(ranks_.size()),
         arrived_(ranks_.size(), false) {}
@@ -97,7 +97,7 @@ class Exchange {
   bool sleep_while(State state, Clock::time_point until);
 
   const std::vector<int> ranks_;
-  Courtesy& courtesy_;
+  SpinPolicy& spin_policy_;
   std::vector<Call> calls_;
   std::vector<StreamOrder> orders_;  // as the calls
   std::vector<bool> arrived_;

@@ -29,7 +29,7 @@ class Hub {
     auto order = StreamOrder::after_current(call);
     Lock lock(mutex_);
     auto& slot = open_[key];
-    if (!slot) slot = std::make_shared<Exchange>(participants(key), courtesy_);
+    if (!slot) slot = std::make_shared<Exchange>(participants(key), spin_policy_);
     const auto exchange = slot;
     const bool last = exchange->arrive(rank, std::move(call), std::move(order));
     if (failure_) {
@@ -96,7 +96,7 @@ class Hub {
   }
 
   const int size_;
-  Courtesy courtesy_;
+  SpinPolicy spin_policy_;
   Mutex mutex_;
   std::map<Key, std::shared_ptr<Exchange>> open_ LOCKSTEP_GUARDED_BY(mutex_);  // some participant is missing
   std::vector<bool> gone_ LOCKSTEP_GUARDED_BY(mutex_);
