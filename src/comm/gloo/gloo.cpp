@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "comm/transport/witness.h"
+#include "comm/transport/culprit.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
@@ -178,7 +178,7 @@ class GlooTransport : public Transport {
   }
 
   int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
-    return ask_witnesses(store_, rank_, size_, suspect, patience);
+    return culprit_of_failure(store_, rank_, size_, suspect, patience);
   }
 
   void close() noexcept override {

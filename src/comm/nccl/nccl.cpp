@@ -17,7 +17,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "comm/backend.h"
-#include "comm/transport/witness.h"
+#include "comm/transport/culprit.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -121,7 +121,7 @@ class NcclTransport : public Transport {
   }
 
   int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
-    return ask_witnesses(store_, rank_, size_, suspect, patience);
+    return culprit_of_failure(store_, rank_, size_, suspect, patience);
   }
 
   void close() noexcept override {

@@ -12,7 +12,7 @@ namespace lockstep::comm {
 /// end may itself have given up because of a third. So every rank that fails says so in the store; one that stays
 /// silent for `patience` died, stalled or did not come (the suspect before others), and the first verdict stands for
 /// all. Returns `suspect` where the store does not answer in time.
-int ask_witnesses(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, int suspect,
-                  std::chrono::milliseconds patience) noexcept;
+int culprit_of_failure(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, int suspect,
+                       std::chrono::milliseconds patience) noexcept;
 
 }  // namespace lockstep::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/transport/witness.h"
+#include "comm/transport/culprit.h"
 
 #include <future>
 #include <string>
@@ -31,8 +31,8 @@ int ask(c10d::Store& store, int rank, int size, int suspect, std::chrono::millis
 
 }  // namespace
 
-int ask_witnesses(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, int suspect,
-                  std::chrono::milliseconds patience) noexcept {
+int culprit_of_failure(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, int suspect,
+                       std::chrono::milliseconds patience) noexcept {
   try {
     // The store may hang with the process that serves it, so nobody waits for it longer than he can afford.
     std::promise<int> promise;
