@@ -11,8 +11,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/context/random_scope.h"
-#include "parallel/optim/claim.h"
 #include "parallel/optim/optimizer_state.h"
+#include "parallel/optim/owned_parameters.h"
 #include "parallel/team/agreement.h"
 #include "parallel/team/divergence.h"
 #include "parallel/team/share.h"
@@ -85,7 +85,8 @@ std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<t
 }
 
 Optimizer Replica::optimizer(const Rule& rule, const OptimizerOptions& options) {
-  return optimizer(std::vector<ParameterGroup>{{unclaimed(*state_->team, state_->member), rule}}, options);
+  return optimizer(std::vector<ParameterGroup>{{parameters_without_optimizer(*state_->team, state_->member), rule}},
+                   options);
 }
 
 Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const OptimizerOptions& options) {
@@ -104,7 +105,7 @@ Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const Op
     check_options("optimizer", all);
     std::vector<const std::vector<ParameterGroup>*> offered;
     for (const Offer* one : all) offered.push_back(&one->groups);
-    auto parameters = claim(team, offered);
+    auto parameters = take_parameters(team, offered);
     agree(team, "optimizer", facts_of(parameters, mine.rules_, options));
     team.made = std::make_shared<OptimizerState>(state_->team, std::move(parameters), mine.rules_, options);
     return {};

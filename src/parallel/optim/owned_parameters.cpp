@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/optim/claim.h"
+#include "parallel/optim/owned_parameters.h"
 
 #include <map>
 
@@ -40,7 +40,7 @@ std::vector<std::vector<Place>> places_of(const TeamState& team, int64_t member,
 
 }  // namespace
 
-std::vector<at::Tensor> unclaimed(const TeamState& team, int64_t member) {
+std::vector<at::Tensor> parameters_without_optimizer(const TeamState& team, int64_t member) {
   std::vector<at::Tensor> out;
   for (const auto& network : team.networks)
     for (size_t p = 0; p < network->has_optimizer.size(); ++p)
@@ -49,13 +49,13 @@ std::vector<at::Tensor> unclaimed(const TeamState& team, int64_t member) {
   return out;
 }
 
-std::vector<OptimizedParameter> claim(const TeamState& team,
-                                      std::span<const std::vector<ParameterGroup>* const> groups) {
+std::vector<OptimizedParameter> take_parameters(const TeamState& team,
+                                                std::span<const std::vector<ParameterGroup>* const> groups) {
   const auto places = places_of(team, 0, *groups[0]);
   for (size_t m = 1; m < groups.size(); ++m)
     require(places_of(team, static_cast<int64_t>(m), *groups[m]) == places, "optimizer",
             "replicas have passed different parameters, expected the same groups on all");
-  std::vector<OptimizedParameter> claimed;
+  std::vector<OptimizedParameter> taken;
   for (size_t g = 0; g < places.size(); ++g)
     for (const auto& [n, p] : places[g]) {
       SharedNetwork& network = *team.networks[n];
@@ -70,12 +70,12 @@ std::vector<OptimizedParameter> claim(const TeamState& team,
       parameter.weight = network.weights.view(static_cast<int64_t>(p));
       for (int64_t m = 0; m < team.members(); ++m) parameter.leaves.push_back(network.parameters[m][p]);
       parameter.group = static_cast<int64_t>(g);
-      claimed.push_back(std::move(parameter));
+      taken.push_back(std::move(parameter));
     }
-  require(!claimed.empty(), "optimizer",
+  require(!taken.empty(), "optimizer",
           "there is no parameter to update: expected a shared network with parameters "
           "that require a gradient and have no optimiser yet");
-  return claimed;
+  return taken;
 }
 
 }  // namespace lockstep::parallel

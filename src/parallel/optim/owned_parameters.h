@@ -10,11 +10,11 @@
 namespace lockstep::parallel {
 
 /// The parameters of this member's networks that require a gradient and have no optimiser yet.
-std::vector<at::Tensor> unclaimed(const TeamState& team, int64_t member);
+std::vector<at::Tensor> parameters_without_optimizer(const TeamState& team, int64_t member);
 
 /// Takes the parameters of the groups, [replica here], for one optimiser. Throws Error where a tensor is no parameter
 /// of a shared network, has an optimiser already, or the replicas' groups differ.
-std::vector<OptimizedParameter> claim(const TeamState& team,
-                                      std::span<const std::vector<ParameterGroup>* const> groups);
+std::vector<OptimizedParameter> take_parameters(const TeamState& team,
+                                                std::span<const std::vector<ParameterGroup>* const> groups);
 
 }  // namespace lockstep::parallel
