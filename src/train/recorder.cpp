@@ -83,7 +83,7 @@ report::ProgressOptions progress_options(const Plan& plan) {
 bool has_one_recipe(const Plan& plan, const std::optional<run::Checkpoint>& start) {
   if (plan.config.reduce == "ring" || plan.task.order) return false;
   if (!start) return true;
-  return read_progress(start->extra).one_recipe && run::recipe_toml(config_of(*start)) == run::recipe_toml(plan.config);
+  return read_figures(start->extra).one_recipe && run::recipe_toml(config_of(*start)) == run::recipe_toml(plan.config);
 }
 
 std::string recipe_hash(const Plan& plan) {
@@ -154,9 +154,9 @@ Recorder::~Recorder() = default;
 
 // The figures stay those of before until there are new ones.
 void Recorder::go_on(const run::Checkpoint& start) {
-  const Progress progress = read_progress(start.extra);
-  seconds_before_ = drawn_at_ = progress.seconds;
-  line_began_ = progress.seconds - progress.line_seconds;
+  const FiguresSoFar figures = read_figures(start.extra);
+  seconds_before_ = drawn_at_ = figures.seconds;
+  line_began_ = figures.seconds - figures.line_seconds;
   saved_step_ = summary_.steps = start.cursor.step;
   summary_.epochs = plan_.epochs(start.cursor);
   const run::Folder folder{plan_.config.out};

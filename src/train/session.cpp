@@ -90,14 +90,14 @@ void Session::restore(const run::Checkpoint& checkpoint) {
   cursor_ = checkpoint.cursor;
   saved_ = cursor_;
   me_.set_steps(cursor_.step);
-  const Progress progress = read_progress(checkpoint.extra);
-  epoch_ = progress.epoch;
-  line_ = progress.line;
-  test_due_ = progress.test_due && epoch_ended();
-  ledger_is_whole_ = progress.ledger.defined() || cursor_.batch == 0;
+  const FiguresSoFar figures = read_figures(checkpoint.extra);
+  epoch_ = figures.epoch;
+  line_ = figures.line;
+  test_due_ = figures.test_due && epoch_ended();
+  ledger_is_whole_ = figures.ledger.defined() || cursor_.batch == 0;
   if (first_here()) {
     work_.loader.seek(place());
-    if (work_.ledger != nullptr && leads() && progress.ledger.defined()) work_.ledger->merge(progress.ledger);
+    if (work_.ledger != nullptr && leads() && figures.ledger.defined()) work_.ledger->merge(figures.ledger);
   }
   me_.barrier();
 }
@@ -315,13 +315,13 @@ void Session::save() {
   guarded([&] {
     run::Checkpoint checkpoint = snapshot(plan_, *network_, optimizer_, cursor_);
     checkpoint.buffers = buffers;
-    checkpoint.extra = write_progress({.epoch = epoch_,
-                                       .line = line_,
-                                       .ledger = ledger,
-                                       .seconds = work_.recorder->seconds(),
-                                       .line_seconds = work_.recorder->line_seconds(),
-                                       .one_recipe = work_.recorder->has_one_recipe(),
-                                       .test_due = test_due_});
+    checkpoint.extra = write_figures({.epoch = epoch_,
+                                      .line = line_,
+                                      .ledger = ledger,
+                                      .seconds = work_.recorder->seconds(),
+                                      .line_seconds = work_.recorder->line_seconds(),
+                                      .one_recipe = work_.recorder->has_one_recipe(),
+                                      .test_due = test_due_});
     if (is_finite(checkpoint.weights))
       work_.recorder->save(std::move(checkpoint));
     else

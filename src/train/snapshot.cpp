@@ -80,17 +80,17 @@ void restore_buffers(const models::Classifier& network, const run::Checkpoint& c
     }
 }
 
-Value::Dict write_progress(const Progress& progress) {
-  Value::Dict out{{"epoch", {numbers(progress.epoch)}},  {"line", {numbers(progress.line)}},
-                  {"seconds", {progress.seconds}},       {"line_seconds", {progress.line_seconds}},
-                  {"one_recipe", {progress.one_recipe}}, {"test_due", {progress.test_due}}};
-  if (progress.ledger.defined()) out.push_back({"ledger", {progress.ledger}});
+Value::Dict write_figures(const FiguresSoFar& figures) {
+  Value::Dict out{{"epoch", {numbers(figures.epoch)}},  {"line", {numbers(figures.line)}},
+                  {"seconds", {figures.seconds}},       {"line_seconds", {figures.line_seconds}},
+                  {"one_recipe", {figures.one_recipe}}, {"test_due", {figures.test_due}}};
+  if (figures.ledger.defined()) out.push_back({"ledger", {figures.ledger}});
   return out;
 }
 
-Progress read_progress(const Value::Dict& extra) {
+FiguresSoFar read_figures(const Value::Dict& extra) {
   const Value value{extra};
-  Progress out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
+  FiguresSoFar out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
   out.seconds = value.at("seconds").as<double>("seconds");
   // Older checkpoints have none of these.
   if (const Value* seconds = value.find("line_seconds")) out.line_seconds = seconds->as<double>("line_seconds");

@@ -6,7 +6,7 @@
 namespace lockstep::train {
 
 /// What a checkpoint keeps besides what training depends on, so that the figures go on too.
-struct Progress {
+struct FiguresSoFar {
   Sums epoch, line;
   at::Tensor ledger;  // of all processes together; undefined where the data is not checked
   double seconds = 0;
@@ -24,8 +24,8 @@ run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& net
 /// Replica `number`'s values of those.
 void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number);
 
-Value::Dict write_progress(const Progress& progress);
-Progress read_progress(const Value::Dict& extra);
+Value::Dict write_figures(const FiguresSoFar& figures);
+FiguresSoFar read_figures(const Value::Dict& extra);
 
 /// Whether no number is infinite or none.
 bool is_finite(const run::Tensors& tensors);
