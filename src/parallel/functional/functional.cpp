@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The functional way: copies of parameters, sums over tensors, and networks applied on threads.
 #include "lockstep/parallel/functional.h"
 
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Where the threads of one parallel_apply wait for each other.
 #pragma once
 
 #include <ATen/core/Tensor.h>

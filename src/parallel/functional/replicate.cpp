@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies of a network, whose gradients flow back to the original's parameters.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tensors cut into shares and joined again.
 #include "lockstep/parallel/scatter.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which process keeps and updates which part of the weights (ZeRO-1).
 #pragma once
 
 #include <ATen/core/Tensor.h>

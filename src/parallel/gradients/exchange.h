@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How gradients are added up over replicas and processes while backward passes still run.
 #pragma once
 
 #include <ATen/core/Tensor.h>

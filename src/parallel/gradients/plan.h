@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How gradients are cut into pieces and buckets.
 #pragma once
 
 #include <ATen/core/Tensor.h>

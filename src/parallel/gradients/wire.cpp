@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The names of what gradients travel as.
 #include "lockstep/parallel/wire.h"
 
 #include <cmath>

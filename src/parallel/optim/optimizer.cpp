@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A replica's handle on its optimiser.
 #include "lockstep/parallel/optimizer.h"
 
 #include "lockstep/base/error.h"

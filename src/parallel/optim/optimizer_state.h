@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// An optimiser as the replicas of a process share it: its state and its step.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which parameters an optimiser takes, and which have none yet.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What all rules can be asked, whatever their kind.
 #include "lockstep/parallel/rule.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Learning rates over time.
 #include "lockstep/parallel/schedule.h"
 
 #include <algorithm>

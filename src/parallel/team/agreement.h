@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks that processes were called alike.
 #pragma once
 
 #include <span>

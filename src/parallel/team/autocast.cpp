@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lower precision on a replica's thread.
 #include "lockstep/parallel/autocast.h"
 
 #include <ATen/autocast_mode.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The threads of a process that run its replicas: how they meet, and which of them may compute.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks that processes hold the same values.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the code inside Team::run calls.
 #include "lockstep/parallel/replica.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The error of a replica, with its number.
 #include "lockstep/parallel/replica_error.h"
 
 #include "lockstep/base/error.h"

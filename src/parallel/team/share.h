@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One network of all replicas: one storage of weights, leaves that alias it.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a thread waits for a permit.
 #pragma once
 
 #include <pthread.h>

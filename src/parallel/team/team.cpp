@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A team: its processes and devices, and the threads of a run.
 #include "lockstep/parallel/team.h"
 
 #include <ATen/core/Tensor.h>

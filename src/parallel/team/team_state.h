@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the replicas of a process share while a team runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What all compressors of gradients have in common.
 #pragma once
 
 #include <ATen/core/Tensor.h>
