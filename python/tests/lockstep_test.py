@@ -233,3 +233,16 @@ def test_the_watch_sees_one_bit(world):
         step, tensors, ranks, message = result
         assert step == 3 and tensors == ["3.weight"] and ranks == {"3.weight": [world - 1]}
         assert "'3.weight'" in message
+
+
+# ---- torch -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["batch_norm AutogradCPU", "batch_norm CPU", "convolution BackendSelect", "avg_pool2d BackendSelect",
+     "bernoulli_.float BackendSelect", "native_dropout BackendSelect"],
+)
+def test_torchs_own_operations_are_left_as_they_are(operation):
+    name, key = operation.split()
+    assert not torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, key)

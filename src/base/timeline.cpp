@@ -11,8 +11,6 @@ namespace {
 // 40 bytes each: a replica's trace takes 40 MiB at most.
 constexpr size_t kMostSpans = 1 << 20;
 
-thread_local Timeline* current_timeline = nullptr;
-
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -104,17 +102,6 @@ void Timeline::close() {
   const int64_t now = now_ns();
   for (; !open_.empty(); open_.pop_back())
     if (open_.back().phase == Phase::step) keep(open_.back(), "rest", now);
-}
-
-Timeline* Timeline::current() noexcept {
-  return current_timeline;
-}
-
-TimelineScope::TimelineScope(Timeline* timeline) noexcept : before_(current_timeline) {
-  current_timeline = timeline;
-}
-TimelineScope::~TimelineScope() {
-  current_timeline = before_;
 }
 
 }  // namespace lockstep

@@ -3,15 +3,13 @@
 
 #include <ATen/SequenceNumber.h>
 
-#include <optional>
+#include "lockstep/context/detail/context.h"
 
 namespace lockstep {
 namespace {
 
 // Between a batch norm and the convolutions behind it there are an activation, a sum, a concatenation.
 constexpr uint64_t kLately = 16;
-
-thread_local std::optional<uint64_t> before_wait;
 
 }  // namespace
 
@@ -21,12 +19,13 @@ uint64_t early_node_number() {
 
 uint64_t waiting_node_number() {
   const uint64_t number = at::sequence_number::get_and_increment();
-  before_wait = at::sequence_number::get_and_increment();
+  Context::current().before_wait = at::sequence_number::get_and_increment();
   return number;
 }
 
 uint64_t deferred_node_number() {
   const uint64_t number = at::sequence_number::get_and_increment();
+  const std::optional<uint64_t> before_wait = Context::current().before_wait;
   return before_wait && number - *before_wait <= kLately ? *before_wait : number;
 }
 

@@ -1,29 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/context/random_scope.h"
+#include "lockstep/context/overrides.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/batch_norm_native.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_dropout.h>
 #include <torch/library.h>
 
-#include <mutex>
+#include <algorithm>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "lockstep/numerics/detail/generator.h"
+#include "lockstep/context/detail/batch_norm_mark.h"
+#include "lockstep/context/detail/context.h"
+#include "lockstep/context/detail/image_operations.h"
+#include "lockstep/context/draws.h"
+
+// Every operation of libtorch's that we take the place of. Each looks at what its thread knows, or at a mark, and else
+// goes on to what libtorch has.
 
 namespace lockstep {
 namespace {
 
-thread_local RandomScope* current_scope = nullptr;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using MaybeTensor = std::optional<at::Tensor>;
 
-/// What an operation runs as below this file's kernels.
-c10::DispatchKeySet below(c10::DispatchKeySet keys) {
-  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
+/// What an operation runs as below a kernel for BackendSelect.
+DispatchKeySet below(DispatchKeySet keys) {
+  return keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, DispatchKey::BackendSelect);
+}
+
+// Random numbers come from the thread's draws.
+
+bool is_optional_generator(const c10::Argument& argument) {
+  return argument.type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get()));
 }
 
 /// The device that an operation draws on: that of its first tensor.
@@ -33,42 +52,38 @@ at::Device device_of(c10::ArrayRef<c10::IValue> arguments) {
   return at::kCPU;
 }
 
-/// In place of any operation that takes an optional generator: hands it the scope's where none was given.
-void give_generator(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (RandomScope* scope = current_scope) {
+/// In place of any operation that takes an optional generator: hands it one where none was given.
+void give_generator(const c10::OperatorHandle& operation, DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (Draws* draws = Draws::current()) {
     const auto& schema = operation.schema().arguments();
     const auto arguments = torch::jit::last(*stack, schema.size());
     for (size_t i = 0; i < schema.size(); ++i)
-      if (schema[i].type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get())) && arguments[i].isNone())
-        torch::jit::peek(*stack, i, schema.size()) = scope->next_generator(device_of(arguments));
+      if (is_optional_generator(schema[i]) && arguments[i].isNone())
+        torch::jit::peek(*stack, i, schema.size()) = draws->next_generator(device_of(arguments));
   }
   operation.redispatchBoxed(below(keys), stack);
 }
 
-bool takes_generator(const c10::FunctionSchema& schema) {
-  for (const c10::Argument& argument : schema.arguments())
-    if (argument.type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get()))) return true;
-  return false;
-}
-
 /// It takes no generator, and on CUDA draws in its own kernel.
-std::tuple<at::Tensor, at::Tensor> native_dropout(c10::DispatchKeySet keys, const at::Tensor& input, double p,
+std::tuple<at::Tensor, at::Tensor> native_dropout(DispatchKeySet keys, const at::Tensor& input, double p,
                                                   std::optional<bool> train) {
-  if (current_scope == nullptr || !train.value_or(true))
+  if (Draws::current() == nullptr || !train.value_or(true))
     return at::_ops::native_dropout::redispatch(below(keys), input, p, train);
   at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
   return {input * mask * (p < 1 ? 1 / (1 - p) : 0.0), mask};
 }
 
-// BackendSelect lies below autograd, whose formulas see nothing of this, and above every backend. What is composed of
-// other operations, or has a kernel there (the factories), draws through these in the end.
-TORCH_LIBRARY_IMPL(aten, BackendSelect, library) {
+/// What is composed of other operations, or has a kernel of its own there (the factories), draws through these in the
+/// end.
+void override_random_operations(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto operation = dispatcher.findSchema(name);
-    if (name.name.rfind("aten::", 0) != 0 || !operation || !takes_generator(operation->schema())) continue;
-    if (operation->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
-        operation->hasKernelForDispatchKey(c10::DispatchKey::BackendSelect))
+    if (name.name.rfind("aten::", 0) != 0 || !operation ||
+        std::ranges::none_of(operation->schema().arguments(), is_optional_generator))
+      continue;
+    if (operation->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
+        operation->hasKernelForDispatchKey(DispatchKey::BackendSelect))
       continue;
     const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
     library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&give_generator>());
@@ -76,39 +91,89 @@ TORCH_LIBRARY_IMPL(aten, BackendSelect, library) {
   library.impl("native_dropout", TORCH_FN(native_dropout));
 }
 
+// Convolution and pooling go to the kernels that are in charge.
+
+at::Tensor convolution(DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                       c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
+                       bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  if (const ImageOperations* images = Context::current().images)
+    if (const auto y =
+            images->convolution(x, weight, bias.value_or(at::Tensor()), stride, padding, dilation, transposed, groups))
+      return *y;
+  return at::_ops::convolution::redispatch(below(keys), x, weight, bias, stride, padding, dilation, transposed,
+                                           output_padding, std::move(groups));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
+    DispatchKeySet keys, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+    at::OptionalSymIntArrayRef bias_sizes, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups,
+    std::array<bool, 3> wanted) {
+  if (const ImageOperations* images = Context::current().images)
+    if (const auto gradients =
+            images->convolution_backward(gradient, x, weight, stride, padding, dilation, transposed, groups, wanted))
+      return *gradients;
+  return at::_ops::convolution_backward::redispatch(below(keys), gradient, x, weight, bias_sizes, stride, padding,
+                                                    dilation, transposed, output_padding, std::move(groups), wanted);
+}
+
+at::Tensor avg_pool2d(DispatchKeySet keys, const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride,
+                      at::IntArrayRef padding, bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
+  if (const ImageOperations* images = Context::current().images)
+    if (const auto y = images->avg_pool2d(x, kernel, stride, padding, ceil_mode, divisor)) return *y;
+  return at::_ops::avg_pool2d::redispatch(below(keys), x, kernel, stride, padding, ceil_mode, count_include_pad,
+                                          divisor);
+}
+
+at::Tensor avg_pool2d_backward(DispatchKeySet keys, const at::Tensor& gradient, const at::Tensor& x,
+                               at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding, bool ceil_mode,
+                               bool count_include_pad, std::optional<int64_t> divisor) {
+  if (const ImageOperations* images = Context::current().images)
+    if (const auto dx = images->avg_pool2d_backward(gradient, x, kernel, stride, padding, ceil_mode, divisor))
+      return *dx;
+  return at::_ops::avg_pool2d_backward::redispatch(below(keys), gradient, x, kernel, stride, padding, ceil_mode,
+                                                   count_include_pad, divisor);
+}
+
+// A marked batch norm is computed by what its mark says.
+
+at::Tensor batch_norm(const at::Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias,
+                      const MaybeTensor& running_mean, const MaybeTensor& running_var, bool training, double momentum,
+                      double epsilon, bool cudnn_enabled) {
+  if (training) {
+    const at::Tensor scale = weight.value_or(at::Tensor()), mean = running_mean.value_or(at::Tensor());
+    if (const BatchNormFunction* function = batch_norm_mark(mean.defined() ? mean : scale))
+      return (*function)(x, scale, bias.value_or(at::Tensor()), mean, running_var.value_or(at::Tensor()), momentum,
+                         epsilon);
+  }
+  return at::native::batch_norm(x, weight, bias, running_mean, running_var, training, momentum, epsilon, cudnn_enabled);
+}
+
+/// The overrides live as long as these do.
+std::vector<torch::Library> register_overrides() {
+  std::vector<torch::Library> libraries;
+  const auto library = [&](DispatchKey key) -> torch::Library& {
+    return libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  };
+  // BackendSelect lies below autograd, whose formulas see nothing of this, and above every backend.
+  torch::Library& select = library(DispatchKey::BackendSelect);
+  override_random_operations(select);
+  select.impl("convolution", TORCH_FN(convolution));
+  select.impl("convolution_backward", TORCH_FN(convolution_backward));
+  select.impl("avg_pool2d", TORCH_FN(avg_pool2d));
+  select.impl("avg_pool2d_backward", TORCH_FN(avg_pool2d_backward));
+  // In place of the composite that libtorch has for every key. Inference mode skips the autograd keys: the plain ones
+  // are needed too.
+  for (const DispatchKey key :
+       {DispatchKey::AutogradCPU, DispatchKey::AutogradCUDA, DispatchKey::CPU, DispatchKey::CUDA})
+    library(key).impl("batch_norm", TORCH_FN(batch_norm));
+  return libraries;
+}
+
 }  // namespace
 
-RandomScope::RandomScope(RandomKey key) noexcept : key_(key), outer_(std::exchange(current_scope, this)) {}
-
-RandomScope::~RandomScope() {
-  current_scope = outer_;
-}
-
-void RandomScope::begin(RandomKey key) noexcept {
-  key_ = key;
-  draws_ = 0;
-}
-
-const at::Generator& RandomScope::next_generator(at::Device device) {
-  const RandomKey key = next_key();
-  for (const at::Generator& generator : generators_)
-    if (generator.device().type() == device.type() && (device.is_cpu() || generator.device() == device)) {
-      rekey(generator, key);
-      return generator;
-    }
-  return generators_.emplace_back(keyed_generator(key, device));
-}
-
-RandomScope* RandomScope::current() noexcept {
-  return current_scope;
-}
-
-RandomKey draw_key() {
-  if (current_scope != nullptr) return current_scope->next_key();
-  auto& generator = *at::detail::getDefaultCPUGenerator().get<at::CPUGeneratorImpl>();
-  const std::lock_guard lock(generator.mutex_);
-  const uint64_t seed = generator.random64();
-  return {seed, generator.random64()};
+void install_overrides() {
+  static const std::vector<torch::Library> once = register_overrides();
 }
 
 }  // namespace lockstep

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/context/detail/peers.h"
 
-#include <utility>
-
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/context.h"
 
 namespace lockstep {
-namespace {
-thread_local Peers* current = nullptr;
-}
 
 Peers::Gathered Peers::begin_all_gather(const at::Tensor& mine) {
   return [this, mine] { return all_gather(mine); };
@@ -23,13 +19,7 @@ at::Tensor Peers::meet(const std::vector<at::Tensor>& /*mine*/, const Joint& /*j
 }
 
 Peers* current_peers() noexcept {
-  return current;
-}
-
-PeersScope::PeersScope(Peers* peers) noexcept : outer_(std::exchange(current, peers)) {}
-
-PeersScope::~PeersScope() {
-  current = outer_;
+  return Context::current().peers;
 }
 
 }  // namespace lockstep

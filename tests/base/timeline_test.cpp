@@ -22,21 +22,18 @@ void pass_time() {
 // Two steps of forward, backward (with an exchange in it) and update (with a wait in it), and something after them.
 Timeline two_steps() {
   Timeline timeline(true);
-  const TimelineScope scope(&timeline);
   timeline.begin_step(7);
   for (int step = 0; step < 2; ++step) {
     pass_time();
     timeline.enter(Phase::backward);
     pass_time();
-    {
-      const PhaseScope posting(Phase::exchange, nullptr, 3);
-      pass_time();
-    }
+    timeline.begin(Phase::exchange, nullptr, 3);
+    pass_time();
+    timeline.end();
     timeline.enter(Phase::update);
-    {
-      const PhaseScope waiting(Phase::wait, "step");
-      pass_time();
-    }
+    timeline.begin(Phase::wait, "step");
+    pass_time();
+    timeline.end();
     timeline.end_step();
     timeline.begin_step(8 + step);
   }
@@ -70,11 +67,6 @@ TEST(Timeline, KeepsNoSpansWhereNoTraceIsWanted) {
   timeline.end_step();
   EXPECT_TRUE(timeline.spans().empty());
   EXPECT_EQ(timeline.timings().steps, 1);
-}
-
-TEST(Timeline, CostsNothingOnAThreadWithoutOne) {
-  EXPECT_EQ(Timeline::current(), nullptr);
-  const PhaseScope scope(Phase::wait);
 }
 
 TEST(Timeline, SubtractsWhatWasBefore) {

@@ -23,7 +23,8 @@
 
 #include "lockstep/base/detail/instruction_set.h"
 #include "lockstep/base/error.h"
-#include "lockstep/dense/scope.h"
+#include "lockstep/context/detail/context.h"
+#include "lockstep/dense/detail/image_operations.h"
 
 namespace lockstep::dense {
 namespace {
@@ -205,7 +206,7 @@ TEST(DenseConvolution, TakesTheDispatchersPlaceInAScopeAndOnItsThreadAlone) {
   const std::vector<at::Tensor> before = step();
   std::vector<at::Tensor> inside, elsewhere;
   {
-    const Scope scope;
+    const ContextScope scope({.images = &image_operations()});
     inside = step();
     std::thread([&] { elsewhere = step(); }).join();
   }
@@ -220,7 +221,7 @@ TEST(DenseConvolution, TakesTheDispatchersPlaceInAScopeAndOnItsThreadAlone) {
 }
 
 TEST(DenseConvolution, LeavesOtherConvolutionsToLibtorchInAScope) {
-  const Scope scope;
+  const ContextScope scope({.images = &image_operations()});
   const std::vector<int64_t> zero = {0, 0}, one = {1, 1}, two = {2, 2};
   const at::Tensor none;
   const at::Tensor x = channels_last(random({2, 4, 7, 7}, 1)), w = channels_last(random({6, 2, 3, 3}, 2));

@@ -14,7 +14,8 @@
 
 #include "lockstep/base/detail/instruction_set.h"
 #include "lockstep/base/error.h"
-#include "lockstep/dense/scope.h"
+#include "lockstep/context/detail/context.h"
+#include "lockstep/dense/detail/image_operations.h"
 
 namespace lockstep::dense {
 namespace {
@@ -68,7 +69,7 @@ TEST(AveragePooling, IsTheMeanOfEachWindowOnEveryCpuLevel) {
 TEST(AveragePooling, TakesTheDispatchersPlaceInAScope) {
   const Window& c = windows[1];
   const at::Tensor x = image(c.sizes, at::kFloat).requires_grad_();
-  const Scope scope;
+  const ContextScope scope({.images = &image_operations()});
   const at::Tensor y = at::avg_pool2d(x, 2, 2);
   y.square().sum().backward();
   EXPECT_TRUE(at::equal(y, average_pooling(x.detach(), c.options)));
@@ -79,7 +80,7 @@ TEST(AveragePooling, LeavesWhatItCannotDoToLibtorchInAScope) {
   const at::Tensor x = image({1, 4, 7, 7}, at::kFloat);
   const auto padded = [&] { return at::avg_pool2d(x, 3, 2, 1, /*ceil_mode=*/true); };
   const at::Tensor outside = padded();
-  const Scope scope;
+  const ContextScope scope({.images = &image_operations()});
   EXPECT_TRUE(at::equal(padded(), outside));
   EXPECT_EQ(at::avg_pool2d(x.contiguous(), 2).sizes(), at::IntArrayRef({1, 4, 3, 3}));
 }

@@ -17,9 +17,11 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/pimpl.h>
+#include <torch/serialize.h>
 
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,19 @@ TEST(ConvertSyncBatchNorm, MarksAreCopiedToClones) {
     auto clone = net->clone();
     copy_marks(*net, *clone);
     return Normed(std::dynamic_pointer_cast<NormedImpl>(clone));
+  }));
+}
+
+TEST(ConvertSyncBatchNorm, MarksStayWhereALayerIsMovedOrLoaded) {
+  EXPECT_TRUE(is_synchronised([] {
+    Normed net;
+    convert_sync_batchnorm(net);
+    std::stringstream file;
+    torch::save(net, file);
+    net->to(at::kDouble);
+    net->to(at::kFloat);
+    torch::load(net, file);
+    return net;
   }));
 }
 

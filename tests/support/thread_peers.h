@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/context/detail/context.h"
 #include "lockstep/context/detail/peers.h"
 
 /// The least that replicas on threads need: a barrier and a place for everybody's tensor.
@@ -46,7 +47,7 @@ inline void run_on_threads(int64_t replicas, const std::function<void(int64_t)>&
   for (int64_t r = 0; r < replicas; ++r)
     threads.emplace_back([&, r] {
       ThreadPeers peers(table, r);
-      const PeersScope scope(&peers);
+      const ContextScope scope({.peers = &peers});
       body(r);
     });
 }

@@ -17,7 +17,7 @@ USES = {
     "comm": ["numerics"],
     "context": ["numerics"],
     "norm": ["context"],
-    "dense": ["base"],
+    "dense": ["context"],
     "parallel": ["comm", "norm", "dense"],
     "sparse": ["norm"],
     "archive": ["base"],

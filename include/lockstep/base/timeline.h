@@ -20,7 +20,7 @@ enum class Phase : uint8_t {
   exposed,   ///< blocked until gradients of other processes are there
   update,    ///< adding up gradients and applying the rule, the replica's part of the work
   wait,      ///< for the other replicas of this process, or for a turn on a device
-  data,      ///< waiting for examples: for callers to mark (PhaseScope)
+  data,      ///< waiting for examples: for callers to mark (context/timeline_scope.h)
   evaluate,  ///< Replica::evaluate
   step,      ///< what is left of a step
 };
@@ -75,11 +75,7 @@ class Timeline {
   /// Spans that found no room: a timeline keeps the first million.
   int64_t dropped() const { return dropped_; }
 
-  /// That of the calling thread, or null.
-  static Timeline* current() noexcept;
-
  private:
-  friend class TimelineScope;
   struct Open {
     Phase phase;
     const char* what;
@@ -96,36 +92,6 @@ class Timeline {
   Timings timings_;
   std::vector<TraceSpan> spans_;
   int64_t dropped_ = 0;
-};
-
-/// Makes a timeline the calling thread's while it lives.
-class TimelineScope {
- public:
-  explicit TimelineScope(Timeline* timeline) noexcept;
-  ~TimelineScope();
-  TimelineScope(const TimelineScope&) = delete;
-  TimelineScope& operator=(const TimelineScope&) = delete;
-
- private:
-  Timeline* before_;
-};
-
-/// A span of the calling thread's timeline while it lives; nothing on a thread without one. `what` must be a literal.
-///
-///     { const PhaseScope waiting(Phase::data); batch = loader.next(); }
-class PhaseScope {
- public:
-  explicit PhaseScope(Phase phase, const char* what = nullptr, int64_t number = -1) : timeline_(Timeline::current()) {
-    if (timeline_ != nullptr) timeline_->begin(phase, what, number);
-  }
-  ~PhaseScope() {
-    if (timeline_ != nullptr) timeline_->end();
-  }
-  PhaseScope(const PhaseScope&) = delete;
-  PhaseScope& operator=(const PhaseScope&) = delete;
-
- private:
-  Timeline* timeline_;
 };
 
 /// The file that the environment's LOCKSTEP_TRACE names for process `rank` of `ranks`: "run.json", or "run.rank3.json"

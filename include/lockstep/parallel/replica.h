@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/timeline.h"
+#include "lockstep/context/timeline_scope.h"
 #include "lockstep/numerics/placement.h"
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/team.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/context/random_scope.h"
+#include "lockstep/context/draws.h"
 #include "lockstep/models/clouds/residual_stage.h"
 #include "lockstep/numerics/random.h"
 

@@ -10,8 +10,9 @@
 #include <exception>
 #include <thread>
 
-#include "lockstep/context/random_scope.h"
-#include "lockstep/dense/scope.h"
+#include "lockstep/context/detail/context.h"
+#include "lockstep/context/draws.h"
+#include "lockstep/dense/detail/image_operations.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/numerics/tree.h"
 #include "parallel/functional/meeting.h"
@@ -62,6 +63,7 @@ void rethrow_first(const std::vector<std::exception_ptr>& errors) {
 }  // namespace
 
 void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
+  install_overrides();
   Meeting meeting(replicas);
   const at::ThreadLocalState state;
   const RandomKey key = draw_key();
@@ -70,10 +72,9 @@ void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
     try {
       const at::ThreadLocalStateGuard as_caller(state);
       const ReplicaNumerics numerics;
-      const dense::Scope faster_operations;
       JointPeers peers(meeting, r);
-      const PeersScope scope(&peers);
-      const RandomScope random(key.fold(static_cast<uint64_t>(r)));
+      Draws draws(key.fold(static_cast<uint64_t>(r)));
+      const ContextScope context({.peers = &peers, .draws = &draws, .images = &dense::image_operations()});
       body(r);
       meeting.leave(r);
     } catch (...) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "lockstep/context/timeline_scope.h"
 #include "parallel/gradients/plan.h"
 
 namespace lockstep::parallel {

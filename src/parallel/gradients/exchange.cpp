@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/detail/reduce.h"
+#include "lockstep/context/timeline_scope.h"
 
 namespace lockstep::parallel {
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/timeline_scope.h"
 
 namespace lockstep::parallel {
 namespace {

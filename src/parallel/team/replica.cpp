@@ -11,7 +11,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/context/random_scope.h"
+#include "lockstep/context/draws.h"
+#include "lockstep/context/timeline_scope.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/optim/owned_parameters.h"
 #include "parallel/team/agreement.h"
@@ -35,7 +36,7 @@ struct Replica::State {
   std::shared_ptr<TeamState> team;
   int64_t member;
   CrewPeers peers;
-  RandomScope* draws;  // this replica's, of which the caller's code may open others inside
+  Draws* draws;  // this replica's, of which the caller's code may open others inside
   int64_t steps = 0;
   int64_t watch_every = 0;
   bool watch_buffers = false;
@@ -44,7 +45,7 @@ struct Replica::State {
 };
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
-    : state_(new State{team, member, CrewPeers(*team, member), RandomScope::current()}) {}
+    : state_(new State{team, member, CrewPeers(*team, member), Draws::current()}) {}
 
 Replica::~Replica() = default;
 

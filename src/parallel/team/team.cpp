@@ -14,8 +14,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/context/random_scope.h"
-#include "lockstep/dense/scope.h"
+#include "lockstep/context/detail/context.h"
+#include "lockstep/context/draws.h"
+#include "lockstep/context/timeline_scope.h"
+#include "lockstep/dense/detail/image_operations.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/numerics/reduce.h"
 #include "lockstep/parallel/replica.h"
@@ -176,6 +178,7 @@ at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joi
 }
 
 Team Team::create(const TeamOptions& options) {
+  install_overrides();
   const auto state = std::make_shared<TeamState>();
   state->options = options;
   state->placement = placement_of(options);
@@ -252,11 +255,10 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   const auto run_member = [&](int64_t m) {
     try {
       const ReplicaNumerics numerics;
-      const dense::Scope faster_operations;
       CrewPeers peers(team, m);
-      const PeersScope peers_scope(&peers);
-      const RandomScope random_scope(RandomKey{team.options.seed, kSetupDraws});
-      const TimelineScope timeline(&team.timelines[m]);
+      Draws draws(RandomKey{team.options.seed, kSetupDraws});
+      const ContextScope context(
+          {.peers = &peers, .draws = &draws, .timeline = &team.timelines[m], .images = &dense::image_operations()});
       team.crew->enter(m);
       team.timelines[m].begin_step(0);
       Replica me(state_, m);

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/context/random_scope.h"
+#include "lockstep/context/draws.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/sparse/convolution.h"
 

@@ -7,7 +7,7 @@
 #include <ATen/ops/rsqrt.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/context/random_scope.h"
+#include "lockstep/context/draws.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/sparse/convolution.h"
 #include "lockstep/sparse/detail/rows.h"

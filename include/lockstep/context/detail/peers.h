@@ -57,16 +57,4 @@ class Peers {
 /// The peers of this thread's replica; null where no replica runs.
 Peers* current_peers() noexcept;
 
-/// Sets them for this thread until the end of the scope; scopes nest.
-class PeersScope {
- public:
-  explicit PeersScope(Peers* peers) noexcept;
-  PeersScope(const PeersScope&) = delete;
-  PeersScope& operator=(const PeersScope&) = delete;
-  ~PeersScope();
-
- private:
-  Peers* outer_;
-};
-
 }  // namespace lockstep

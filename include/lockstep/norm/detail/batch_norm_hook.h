@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
 #include <utility>
 
-namespace lockstep {
+#include "lockstep/context/detail/batch_norm_mark.h"
 
-/// What a batch norm computes in training: from x [N, C, ...], weight, bias, running mean and variance (each [C] or
-/// undefined), momentum and epsilon; it moves the running statistics.
-using BatchNormFunction = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight,
-                                                   const at::Tensor& bias, const at::Tensor& running_mean,
-                                                   const at::Tensor& running_var, double momentum, double epsilon)>;
+namespace lockstep {
 
 /// A base of batch norm modules that are not torch's (those of sparse networks): convert_sync_batchnorm finds them by
 /// it and gives them a function that looks at all replicas. Copies of a module keep it.

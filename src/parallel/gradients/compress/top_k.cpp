@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/timeline_scope.h"
 #include "parallel/gradients/compress/compressor.h"
 
 namespace lockstep::parallel {
