@@ -68,7 +68,7 @@ void train(const Options& options, const comm::Group& group) {
     auto made = models::make("resnet18", {.input = train_set->info().input_shape,
                                           .classes = train_set->info().classes,
                                           .settings = {{"width", options.at("--width")}, {"stem", "small"}}});
-    parallel::convert_sync_batchnorm(*made);
+    norm::convert_sync_batchnorm(*made);
     const auto net = me.share(made);
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
     const int64_t steps = epochs * batches.batches_per_epoch(), warming = std::max<int64_t>(1, steps / 20);

@@ -76,7 +76,7 @@ MiniBatch load_mini_batch(int64_t step, int64_t device) {
 /// One program says what happens on every device.
 double train_spelled_out(const Network& network, int steps) {
   const auto devices = parse_devices("cpu:" + std::to_string(kReplicas));
-  parallel::convert_sync_batchnorm(network);
+  norm::convert_sync_batchnorm(network);
   torch::nn::CrossEntropyLoss criterion;
   auto criterions = parallel::replicate(criterion, devices);
   torch::optim::SGD optimizer(network->parameters(), torch::optim::SGDOptions(0.1));
@@ -111,7 +111,7 @@ double train_as_a_team(const Network& start, const std::string& devices, int ste
   double last = 0;
   team.run([&](parallel::Replica& me) {
     auto copy = Network(std::dynamic_pointer_cast<NetworkImpl>(start->clone()));
-    parallel::convert_sync_batchnorm(copy);
+    norm::convert_sync_batchnorm(copy);
     auto network = me.share(copy);
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.1});
     torch::nn::CrossEntropyLoss criterion;

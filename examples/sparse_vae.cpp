@@ -52,7 +52,7 @@ void train(const shapes::Options& options, const comm::Group& group) {
       parallel::Team::create({.replicas = replicas, .devices = options.at("--devices"), .group = group, .seed = 1});
   team.run([&](parallel::Replica& me) {
     models::Vae made(models::VaeOptions{.channels = {8, 16, 32, 64}});
-    parallel::convert_sync_batchnorm(made);
+    norm::convert_sync_batchnorm(made);
     auto net = me.share(made);
     auto optimizer = me.optimizer(parallel::Adam{.lr = 0.01});
     optimizer.schedule(parallel::cosine(steps, /*least=*/0.01));

@@ -133,7 +133,7 @@ double peak_mib(int64_t voxels, bool tuned) {
 void serve_replicas(const std::string& devices, int64_t voxels) {
   const auto team = parallel::Team::create({.replicas = 2, .devices = devices});
   auto made = make_network();
-  parallel::convert_sync_batchnorm(*made);
+  norm::convert_sync_batchnorm(*made);
   int steps = 0;
   team.run([&](parallel::Replica& me) {
     auto network = me.share(made);

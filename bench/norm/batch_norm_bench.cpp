@@ -41,7 +41,7 @@ nlohmann::json compare(const Arguments&) {
         Shape{{16, 64, 32, 32}, false}, Shape{{16, 64, 32, 32}, true}, Shape{{64, 20, 28, 28}, true}}) {
     const auto format = shape.channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
     torch::nn::BatchNorm2d ours(shape.sizes[1]), torchs(shape.sizes[1]);
-    parallel::convert_sync_batchnorm(ours);
+    norm::convert_sync_batchnorm(ours);
     const auto x = torch::randn(shape.sizes).contiguous(format).requires_grad_(true);
     const auto gradient = torch::randn(shape.sizes).contiguous(format);
     const int times = static_cast<int>(std::max<int64_t>(4, 4000000 / std::max<int64_t>(4000, x.numel())));

@@ -87,7 +87,7 @@ void serve(const std::vector<std::string>& words) {
     serve(load, LeNet(), torch::randn({load.batch, 1, 28, 28}));
   } else {
     const ResNet18 made;
-    parallel::convert_sync_batchnorm(made);
+    norm::convert_sync_batchnorm(made);
     serve(load, made, torch::randn({load.batch, 3, 64, 64}));
   }
 }

@@ -196,12 +196,14 @@ void bind_norms(py::module_& module) {
              py::arg("bias"), py::arg("eps"), ReleaseGil());
   module.def("batch_norm", &batch_norm, py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("running_mean"),
              py::arg("running_var"), py::arg("training"), py::arg("momentum"), py::arg("eps"), ReleaseGil());
-  module.def("merge_moments", &merge_moments, ReleaseGil(), "[R, 3, C] -> [3, C]: count, mean, squared deviations.");
-  module.def("sum_as_tree", &sum_as_tree, ReleaseGil(), "[R, ...] -> [...], added in the order of the binary tree.");
+  module.def("merge_moments", &norm::merge_moments, ReleaseGil(),
+             "[R, 3, C] -> [3, C]: count, mean, squared deviations.");
+  module.def("sum_as_tree", &norm::sum_as_tree, ReleaseGil(),
+             "[R, ...] -> [...], added in the order of the binary tree.");
   module.def(
       "move_running_statistics",
       [](const MaybeTensor& mean, const MaybeTensor& variance, const at::Tensor& moments, double momentum) {
-        move_running_statistics(or_undefined(mean), or_undefined(variance), moments, momentum);
+        norm::move_running_statistics(or_undefined(mean), or_undefined(variance), moments, momentum);
       },
       ReleaseGil());
 }

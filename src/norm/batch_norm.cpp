@@ -20,7 +20,7 @@
 #include "lockstep/norm/sync_batch_norm.h"
 #include "norm/batch_norm_operations.h"
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 namespace {
 
 using torch::autograd::Node;
@@ -194,4 +194,4 @@ at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
   });
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

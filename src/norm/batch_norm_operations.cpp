@@ -10,7 +10,7 @@
 
 #include <vector>
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 namespace {
 
 /// Of every axis but the channels'.
@@ -111,4 +111,4 @@ at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const 
                     : any::batch_input_gradient(g, x, mean, scale, means[0], slope);
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

@@ -5,7 +5,7 @@
 
 /// What a batch norm computes on one replica: x is [N, C, ...], of any floating-point dtype and strides; statistics
 /// are [C] or [2, C], float64. An undefined weight is 1, an undefined bias 0.
-namespace lockstep::parallel {
+namespace lockstep::norm {
 
 /// The moments of x, [3, C]: count, mean, sum of squared deviations.
 at::Tensor batch_moments(const at::Tensor& x);
@@ -42,4 +42,4 @@ at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const 
                                 const at::Tensor& scale, const at::Tensor& part, const at::Tensor& slope);
 }  // namespace any
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

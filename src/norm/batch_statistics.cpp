@@ -18,7 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/numerics/tree.h"
 
-namespace lockstep {
+namespace lockstep::norm {
 namespace {
 
 /// Merges the moments of two batches into the first: rows of `channels` values.
@@ -166,4 +166,4 @@ void move_running_statistics(const at::Tensor& running_mean, const at::Tensor& r
   move(running_var, moments[2] / (moments[0] - 1).clamp_min(1), 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::norm

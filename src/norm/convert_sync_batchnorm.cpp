@@ -12,7 +12,7 @@
 #include "lockstep/context/overrides.h"
 #include "lockstep/norm/detail/batch_norm_hook.h"
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 namespace {
 
 at::Tensor carrier_of(const at::Tensor& running_mean, const at::Tensor& weight) {
@@ -77,4 +77,4 @@ void copy_marks(const torch::nn::Module& from, const torch::nn::Module& to) {
   for (size_t i = 0; i < sources.size(); ++i) copy_batch_norm_mark(sources[i], targets[i]);
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

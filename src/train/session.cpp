@@ -65,8 +65,8 @@ bool Work::failed() {
 Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.plan), me_(me) {
   auto network = plan_.task.network();
   if (plan_.config.batch_norm != "local")
-    parallel::convert_sync_batchnorm(*network, plan_.config.batch_norm == "sync" ? parallel::BatchNormMode::synchronised
-                                                                                 : parallel::BatchNormMode::ghost);
+    norm::convert_sync_batchnorm(
+        *network, plan_.config.batch_norm == "sync" ? norm::BatchNormMode::synchronised : norm::BatchNormMode::ghost);
   load_initial_weights(*network);
   network_ = me_.share(network, share_options(plan_.config.memory_format));
   optimizer_ = me_.optimizer(plan_.rule(), plan_.optimizer_options());

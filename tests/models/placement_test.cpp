@@ -57,7 +57,7 @@ StateDict train(const Training& run) {
   Team::create({.replicas = run.replicas, .devices = run.devices, .seed = 4}).run([&](Replica& me) {
     auto made = make(run.model, small(run.model, run.dropout));
     made->to(run.dtype);
-    parallel::convert_sync_batchnorm(*made);
+    norm::convert_sync_batchnorm(*made);
     const auto net = me.share(made, {.memory_format = run.format});
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05});
     for (int64_t step = 0; step < run.steps; ++step) {

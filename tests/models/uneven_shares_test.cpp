@@ -144,7 +144,7 @@ TEST_P(UnevenShares, OfATeamAreOneBatch) {
       const auto& clouds = GetParam()[me.number()];
       const Labelled share = batch_of(clouds);
       MinkUNet net(std::dynamic_pointer_cast<MinkUNetImpl>(given->clone()));
-      parallel::convert_sync_batchnorm(net);
+      norm::convert_sync_batchnorm(net);
       net = me.share(net);
       const Named before = copies(net->named_parameters());
       auto optimizer = me.optimizer(parallel::Sgd{.lr = 1});
@@ -172,7 +172,7 @@ TEST_P(UnevenShares, OfOneGraphAreOneBatch) {
     labels.push_back(share.labels);
   }
   MinkUNet net = network();
-  parallel::convert_sync_batchnorm(net);
+  norm::convert_sync_batchnorm(net);
   auto replicas = parallel::replicate(net, devices);
   const auto outputs = parallel::parallel_apply(replicas, shares);
   std::vector<at::Tensor> logits;

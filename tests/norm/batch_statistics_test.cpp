@@ -19,7 +19,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep {
+namespace lockstep::norm {
 namespace {
 
 at::Tensor moments_of(const at::Tensor& rows) {
@@ -89,4 +89,4 @@ TEST(BatchStatistics, AloneNothingIsExchanged) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::norm

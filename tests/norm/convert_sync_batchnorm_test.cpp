@@ -31,7 +31,7 @@
 #include "lockstep/parallel/team.h"
 #include "support/thread_peers.h"
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 namespace {
 
 using test::run_on_threads;
@@ -145,9 +145,9 @@ TEST(ConvertSyncBatchNorm, AShareWithoutExamplesTakesPartInATeamsStep) {
     made->to(at::kDouble);
     convert_sync_batchnorm(made);
     std::vector<at::Tensor> weights;
-    Team::create({.replicas = replicas, .devices = "cpu:2"}).run([&](Replica& me) {
+    parallel::Team::create({.replicas = replicas, .devices = "cpu:2"}).run([&](parallel::Replica& me) {
       auto net = me.share(made);
-      auto optimizer = me.optimizer(Sgd{.lr = 0.1});
+      auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.1});
       const auto mine = me.number() == 0 ? images : images.slice(0, 0, 0);  // the first has all of them
       const auto y = net->forward(mine);
       const auto loss = mine.size(0) > 0 ? y.pow(3).mean() : y.sum();
@@ -175,4 +175,4 @@ TEST(ConvertSyncBatchNorm, RefusesWhatCannotBeMarked) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

@@ -31,7 +31,7 @@
 #include "norm/batch_norm_operations.h"
 #include "support/thread_peers.h"
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 namespace {
 
 using test::run_on_threads;
@@ -343,4 +343,4 @@ TEST(SyncBatchNorm, SaysWhatIsWrongWithItsArguments) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

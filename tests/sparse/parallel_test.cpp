@@ -160,7 +160,7 @@ TEST(Replicas, WithSynchronisedBatchNormsAreOneNetworkOnTheWholeBatch) {
   net->to(at::kDouble);
   const Net alone(std::dynamic_pointer_cast<NetImpl>(net->clone()));
   const Whole whole = run_whole(alone, x);
-  EXPECT_EQ(parallel::convert_sync_batchnorm(net), 4);
+  EXPECT_EQ(norm::convert_sync_batchnorm(net), 4);
   const auto devices = cpus(3);
   auto replicas = parallel::replicate(net, devices);
   const SparseTensor output =
@@ -209,8 +209,8 @@ TEST(Replicas, ComputeWeightGradientsWhileTheSumsOfABatchNormTravel) {
   for (int i = 0; i < 3; ++i) {
     y = noted_convolution(y, notes, "gradient of kernel " + std::to_string(i));
     if (i == 2) break;
-    const at::Tensor normalised = parallel::sync_batch_norm(y.features(), {}, {}, {}, {}, 0.1, 1e-5,
-                                                            parallel::BatchNormMode::synchronised, &peers);
+    const at::Tensor normalised =
+        norm::sync_batch_norm(y.features(), {}, {}, {}, {}, 0.1, 1e-5, norm::BatchNormMode::synchronised, &peers);
     y = y.with_features(normalised.relu() + 1);
   }
   notes.clear();
@@ -243,7 +243,7 @@ TEST(Replicas, OfANetworkThatIsNotConvertedHaveStatisticsOfTheirOwn) {
 using State = std::map<std::string, at::Tensor>;
 
 /// Three steps of a team on one batch: what replica 0 holds then.
-State train(int64_t replicas, const std::string& devices, parallel::BatchNormMode mode, bool shares_backward = false) {
+State train(int64_t replicas, const std::string& devices, norm::BatchNormMode mode, bool shares_backward = false) {
   State state;
   const auto team =
       parallel::Team::create({.replicas = replicas, .devices = devices, .seed = 3, .shares_backward = shares_backward});
@@ -251,7 +251,7 @@ State train(int64_t replicas, const std::string& devices, parallel::BatchNormMod
     const SparseTensor batch = make(3, at::kFloat);
     const SparseTensor x = parallel::scatter(batch, cpus(static_cast<int>(replicas)))[static_cast<size_t>(me.number())];
     Net net(3);
-    parallel::convert_sync_batchnorm(net, mode);
+    norm::convert_sync_batchnorm(net, mode);
     net = me.share(net);
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05, .momentum = 0.9});
     for (int step = 0; step < 3; ++step) {
@@ -268,7 +268,7 @@ State train(int64_t replicas, const std::string& devices, parallel::BatchNormMod
 }
 
 TEST(Team, TrainsASparseNetworkToTheSameBitsInEveryPlacement) {
-  for (const parallel::BatchNormMode mode : {parallel::BatchNormMode::synchronised, parallel::BatchNormMode::ghost}) {
+  for (const norm::BatchNormMode mode : {norm::BatchNormMode::synchronised, norm::BatchNormMode::ghost}) {
     const State first = train(8, "cpu:1", mode);
     EXPECT_EQ(first.size(), 27);
     for (const char* devices : {"cpu:2", "cpu:8"})
@@ -279,8 +279,8 @@ TEST(Team, TrainsASparseNetworkToTheSameBitsInEveryPlacement) {
 }
 
 TEST(Team, OfEightTrainsAsOneDoes) {
-  const State one = train(1, "cpu:1", parallel::BatchNormMode::synchronised);
-  for (const auto& [name, value] : train(8, "cpu:2", parallel::BatchNormMode::synchronised))
+  const State one = train(1, "cpu:1", norm::BatchNormMode::synchronised);
+  for (const auto& [name, value] : train(8, "cpu:2", norm::BatchNormMode::synchronised))
     EXPECT_TRUE(at::allclose(value, one.at(name), 1e-3, 1e-4)) << name;
 }
 

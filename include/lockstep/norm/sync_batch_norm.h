@@ -12,7 +12,7 @@ namespace torch::nn {
 class Module;
 }
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 
 /// Where a batch norm takes its statistics from in training.
 enum class BatchNormMode : uint8_t {
@@ -64,4 +64,4 @@ at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
                            const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
                            double epsilon, BatchNormMode mode, Peers* peers);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

@@ -15,7 +15,7 @@
 // A tensor is either planes (contiguous [N, C, S]) or rows (channels-last, or [N, C]). Sums over planes are cut by
 // channel and sums over rows by a fixed number of rows, never by the number of threads.
 
-namespace lockstep::parallel::cpu {
+namespace lockstep::norm::cpu {
 namespace {
 
 constexpr int64_t kSliceRows = 512;
@@ -216,4 +216,4 @@ at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const 
   return dx.to(x.scalar_type());
 }
 
-}  // namespace lockstep::parallel::cpu
+}  // namespace lockstep::norm::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "norm/cpu/batch_norm_kernel.h"
 
-namespace lockstep::parallel::LOCKSTEP_ISA {
+namespace lockstep::norm::LOCKSTEP_ISA {
 namespace {
 
 // Plane sums go to this many sums in turn, added up at the end, in every instruction set.
@@ -136,4 +136,4 @@ const BatchNormKernels<double>& double_batch_norm() {
   return kernels<double>;
 }
 
-}  // namespace lockstep::parallel::LOCKSTEP_ISA
+}  // namespace lockstep::norm::LOCKSTEP_ISA

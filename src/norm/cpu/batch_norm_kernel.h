@@ -5,7 +5,7 @@
 
 #include "lockstep/base/detail/instruction_set.h"
 
-namespace lockstep::parallel {
+namespace lockstep::norm {
 
 /// The loops of a batch norm in one instruction set. Sums are float64 and added in an order that the sizes alone fix.
 /// A *plane* is a run of one channel's elements ([N, C, S] has N * C of them), *rows* are [rows, C]. Where a pointer
@@ -32,4 +32,4 @@ struct BatchNormKernels {
 LOCKSTEP_DECLARE_ISA(const BatchNormKernels<float>& float_batch_norm();
                      const BatchNormKernels<double>& double_batch_norm())
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::norm

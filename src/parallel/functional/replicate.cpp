@@ -116,7 +116,7 @@ std::vector<std::shared_ptr<torch::nn::Module>> replicate_module(const torch::nn
       const bool same = r == 0 && buffers[b].device() == device;
       copied_buffers[b].set_data(same ? buffers[b] : buffers[b].detach().to(device).clone());
     }
-    copy_marks(module, *replica);
+    norm::copy_marks(module, *replica);
     replicas.push_back(std::move(replica));
   }
   return replicas;

@@ -45,7 +45,7 @@ void clone_common(std::vector<std::shared_ptr<Module>>& networks) {
       network = original->clone();
       require(typeid(*network) == typeid(*original), "clone", "it gives a ", network->name(),
               ", expected its own type");
-      copy_marks(*original, *network);
+      norm::copy_marks(*original, *network);
       const auto from = original->parameters(), to = network->parameters();  // clones are not frozen
       for (size_t p = 0; p < to.size(); ++p) to[p].set_requires_grad(from[p].requires_grad());
     } catch (const std::exception& error) {

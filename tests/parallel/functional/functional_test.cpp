@@ -224,7 +224,7 @@ TEST(ParallelApply, SynchronisedBatchNormEqualsOneDeviceOnTheJoinedBatch) {
   const ReplicaNumerics one_thread;
   for (const int count : {1, 2, 3, 8}) {
     Net net = net_of_doubles(), alone = net_of_doubles();
-    EXPECT_EQ(convert_sync_batchnorm(net), 2);
+    EXPECT_EQ(norm::convert_sync_batchnorm(net), 2);
     const Devices devices = cpus(count);
     for (int step = 0; step < 3; ++step) {
       at::manual_seed(step);
@@ -248,7 +248,7 @@ TEST(ParallelApply, GivesTheSameBitsInAnyTiming) {
   for (int repeat = 0; repeat < 6; ++repeat) {
     at::manual_seed(3);
     Net net;
-    convert_sync_batchnorm(net);
+    norm::convert_sync_batchnorm(net);
     const at::Tensor x = at::randn({9, 2, 6, 6});
     auto replicas = replicate(net, cpus(4));
     std::vector<int> numbers{0, 1, 2, 3};
@@ -318,13 +318,13 @@ TEST(ParallelApply, RethrowsWithTheReplicasNumberAfterAllHaveEnded) {
 
 TEST(ParallelApply, WhoWaitsForAFailedOrFinishedReplicaIsWoken) {
   torch::nn::BatchNorm1d layer(3);
-  convert_sync_batchnorm(layer);
+  norm::convert_sync_batchnorm(layer);
   const auto run = [&](bool fails) {
     std::vector<std::function<at::Tensor(int)>> replicas(3, [&, fails](int number) {
       if (number == 2 && fails) throw std::runtime_error("lost");
       if (number == 2) return at::Tensor();
-      return sync_batch_norm(at::randn({4, 3}), {}, {}, {}, {}, 0.1, 1e-5, BatchNormMode::synchronised,
-                             current_peers());
+      return norm::sync_batch_norm(at::randn({4, 3}), {}, {}, {}, {}, 0.1, 1e-5, norm::BatchNormMode::synchronised,
+                                   current_peers());
     });
     try {
       parallel_apply(replicas, std::vector<int>{0, 1, 2});

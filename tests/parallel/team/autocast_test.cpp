@@ -52,7 +52,7 @@ struct Precision {
 
 State train_lowered(Replica& me, const Precision& precision) {
   Lowered made;
-  convert_sync_batchnorm(*made);
+  norm::convert_sync_batchnorm(*made);
   auto net = me.share(made);
   auto optimizer = me.optimizer(Sgd{.lr = 0.05, .momentum = 0.9}, precision.options);
   Tensor losses = torch::empty({6}, torch::kDouble), scales = torch::empty({6}, torch::kDouble);

@@ -88,7 +88,7 @@ std::string train(const Task& task, const Training& run, const comm::Group& grou
   std::string out;
   team.run([&](parallel::Replica& me) {
     auto made = task.network();
-    parallel::convert_sync_batchnorm(*made);
+    norm::convert_sync_batchnorm(*made);
     torch::serialize::InputArchive archive;
     if (!run.load.empty()) {
       archive.load_from(run.load);

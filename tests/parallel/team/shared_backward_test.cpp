@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 State train_resnet(Replica& me) {
   const auto task = lockstep::test::make_task("resnet18");
   const auto made = task->network();
-  convert_sync_batchnorm(*made);
+  norm::convert_sync_batchnorm(*made);
   const auto network = me.share(made);
   auto optimizer = me.optimizer(Sgd{.lr = 0.05, .momentum = 0.9});
   for (int64_t step = 0; step < 2; ++step) {

@@ -31,7 +31,7 @@ void train(const TeamOptions& options) {
   team.run([&](Replica& me) {
     torch::nn::Sequential made(torch::nn::Linear(8, 16), torch::nn::BatchNorm1d(16), torch::nn::ReLU(),
                                torch::nn::Linear(16, 4));
-    convert_sync_batchnorm(*made);
+    norm::convert_sync_batchnorm(*made);
     auto net = me.share(made);
     auto optimizer = me.optimizer(Sgd{.lr = 0.1});
     const Timings before = me.timings();

@@ -5,7 +5,7 @@
 
 #include "lockstep/context/detail/batch_norm_mark.h"
 
-namespace lockstep {
+namespace lockstep::norm {
 
 /// A base of batch norm modules that are not torch's (those of sparse networks): convert_sync_batchnorm finds them by
 /// it and gives them a function that looks at all replicas. Copies of a module keep it.
@@ -28,4 +28,4 @@ class BatchNormHook {
   mutable BatchNormFunction function_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::norm

@@ -7,7 +7,7 @@
 
 /// The arithmetic of a synchronised batch norm, dense or sparse: what each replica sends, and how it is put together.
 /// Every replica merges everybody's part itself, in the canonical tree's order, so all of them hold the same bits.
-namespace lockstep {
+namespace lockstep::norm {
 
 /// Moments of a batch's channels are [3, C] in float64: count, mean, sum of squared deviations from the mean. A count
 /// of zero is legal, whatever the other two rows then are.
@@ -39,4 +39,4 @@ struct BatchStatistics {
 void move_running_statistics(const at::Tensor& running_mean, const at::Tensor& running_var, const at::Tensor& moments,
                              double momentum);
 
-}  // namespace lockstep
+}  // namespace lockstep::norm

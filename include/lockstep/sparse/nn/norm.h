@@ -26,9 +26,9 @@ struct BatchNormStateImpl : torch::nn::Cloneable<BatchNormStateImpl> {
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 
-/// Batch norm over all points of a batch; parameters lie under `bn.`. parallel::convert_sync_batchnorm makes statistics
+/// Batch norm over all points of a batch; parameters lie under `bn.`. norm::convert_sync_batchnorm makes statistics
 /// those of all replicas. Like torch's, it uses batch statistics in evaluation too where it tracks none.
-class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl>, public BatchNormHook {
+class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl>, public norm::BatchNormHook {
  public:
   explicit BatchNormImpl(BatchNormOptions options);
   explicit BatchNormImpl(int64_t num_features) : BatchNormImpl(BatchNormOptions{num_features}) {}

@@ -75,7 +75,7 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
       count = static_cast<double>(x.size(0));
       mean = moments[1];
       variance = moments[2] / std::max(1.0, count);
-      move_running_statistics(running_mean, running_var, moments, momentum);
+      norm::move_running_statistics(running_mean, running_var, moments, momentum);
     } else {
       // A copy: the buffer may move before the backward pass.
       mean = running_mean.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
