@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/norm/detail/batch_norm.h"
+
 #include <ATen/SequenceNumber.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -17,8 +21,6 @@
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/backward_order.h"
 #include "lockstep/norm/detail/batch_statistics.h"
-#include "lockstep/norm/sync_batch_norm.h"
-#include "norm/batch_norm_operations.h"
 
 namespace lockstep::norm {
 namespace {
@@ -32,13 +34,17 @@ struct Share {
   at::Tensor x, weight, bias, output;
 };
 
+/// Begins to add up the sums of replicas' gradients, given those of the replicas that share a backward pass.
+using SumAll = std::function<Peers::Gathered(const variable_list& own)>;
+
 /// The backward pass of a batch norm of one replica, or of several that share theirs, with the same statistics. It is
 /// two nodes: the first tells the other replicas the sums over this one's gradients, the second waits for theirs. In
 /// between autograd computes weight gradients, and the replicas need not come to each layer at the same time.
 class InputGradient : public Node {
  public:
-  InputGradient(uint64_t number, const std::vector<Share>& shares, BatchStatistics statistics)
-      : Node(number), statistics_(std::move(statistics)) {
+  InputGradient(uint64_t number, const Operations& operations, const std::vector<Share>& shares,
+                BatchStatistics statistics)
+      : Node(number), operations_(operations), statistics_(std::move(statistics)) {
     for (const Share& share : shares) {
       add_input_metadata(share.output);
       add_next_edge(torch::autograd::impl::gradient_edge(share.x));
@@ -47,7 +53,7 @@ class InputGradient : public Node {
     }
   }
 
-  void expect(std::function<at::Tensor()> sums) { sums_ = std::move(sums); }
+  void expect(Peers::Gathered sums) { sums_ = std::move(sums); }
 
   variable_list apply(variable_list&& grads) override {
     variable_list result(grads.size());
@@ -55,8 +61,8 @@ class InputGradient : public Node {
     for (size_t r = 0; r < grads.size(); ++r) {
       if (!task_should_compute_output(r)) continue;
       if (!means.defined()) means = sums_() / statistics_.count;
-      result[r] = batch_input_gradient(grads[r], x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation,
-                                       weights_[r].unpack(), means);
+      result[r] = operations_.input_gradient(grads[r], x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation,
+                                             weights_[r].unpack(), means);
     }
     return result;
   }
@@ -67,20 +73,20 @@ class InputGradient : public Node {
   }
 
   at::Tensor sums_of(size_t r, const at::Tensor& grad) const {
-    return batch_gradient_sums(grad, x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation);
+    return operations_.gradient_sums(grad, x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation);
   }
 
  private:
+  Operations operations_;
   BatchStatistics statistics_;
   std::vector<SavedVariable> x_, weights_;
-  std::function<at::Tensor()> sums_;
+  Peers::Gathered sums_;
 };
 
 class GradientSums : public Node {
  public:
-  GradientSums(uint64_t number, const std::vector<Share>& shares, NodePointer<InputGradient> rest,
-               Peers::GatherRows gather)
-      : Node(number), rest_(std::move(rest)), gather_(std::move(gather)) {
+  GradientSums(uint64_t number, const std::vector<Share>& shares, NodePointer<InputGradient> rest, SumAll sum)
+      : Node(number), rest_(std::move(rest)), sum_(std::move(sum)) {
     for (size_t r = 0; r < shares.size(); ++r) add_next_edge({rest_, static_cast<uint32_t>(r)});
     const auto add = [&](at::Tensor Share::*parameter) {
       if (!(shares[0].*parameter).defined()) return std::optional<at::ScalarType>();
@@ -99,9 +105,7 @@ class GradientSums : public Node {
       if (!grads[r].defined()) grads[r] = input_metadata(r).zeros_like();
       own.push_back(rest_->sums_of(r, grads[r]));
     }
-    rest_->expect([gathered = gather_(at::stack(own).flatten(1)), sizes = own[0].sizes().vec()] {
-      return sum_as_tree(gathered()).view(sizes);
-    });
+    rest_->expect(sum_(own));
     variable_list result = std::move(grads);
     if (weight_type_)
       for (const at::Tensor& sums : own) result.push_back(sums[1].to(*weight_type_));
@@ -112,7 +116,7 @@ class GradientSums : public Node {
 
  private:
   NodePointer<InputGradient> rest_;
-  Peers::GatherRows gather_;
+  SumAll sum_;
   std::optional<at::ScalarType> weight_type_, bias_type_;
 };
 
@@ -121,9 +125,24 @@ struct Numbers {
   uint64_t input_gradient, sums;
 };
 
-/// The outputs, with their history. `gather` makes the sums of these shares those of all.
-variable_list with_history(const std::vector<Share>& shares, const BatchStatistics& statistics, const Numbers& numbers,
-                           const Peers::GatherRows& gather) {
+/// Those of a node that waits for nobody.
+Numbers next_numbers() {
+  const uint64_t number = at::sequence_number::get_and_increment();
+  return {.input_gradient = number, .sums = at::sequence_number::get_and_increment()};
+}
+
+/// The sums of all replicas' shares, of what `gather` brings together.
+SumAll sum_all(Peers::GatherRows gather) {
+  return [gather = std::move(gather)](const variable_list& own) -> Peers::Gathered {
+    return [gathered = gather(at::stack(own).flatten(1)), sizes = own[0].sizes().vec()] {
+      return sum_as_tree(gathered()).view(sizes);
+    };
+  };
+}
+
+/// The outputs, with their history. `sum` makes the sums of these shares those of the whole batch.
+variable_list with_history(const Operations& operations, const std::vector<Share>& shares,
+                           const BatchStatistics& statistics, const Numbers& numbers, const SumAll& sum) {
   variable_list outputs;
   bool differentiable = false;
   for (const Share& share : shares) {
@@ -131,8 +150,8 @@ variable_list with_history(const std::vector<Share>& shares, const BatchStatisti
     differentiable |= torch::autograd::compute_requires_grad(share.x, share.weight, share.bias);
   }
   if (!differentiable) return outputs;
-  const auto rest = make_node<InputGradient>(numbers.input_gradient, shares, statistics);
-  torch::autograd::set_history(outputs, make_node<GradientSums>(numbers.sums, shares, rest, gather));
+  const auto rest = make_node<InputGradient>(numbers.input_gradient, operations, shares, statistics);
+  torch::autograd::set_history(outputs, make_node<GradientSums>(numbers.sums, shares, rest, sum));
   return outputs;
 }
 
@@ -147,51 +166,54 @@ at::Tensor mean_of_shares(Peers* peers, const at::Tensor& moments) {
       {sums[0].clamp_max(1) + sums[2].clamp_max(1), sums[1] / sums[0].clamp_min(1), sums[3] / sums[2].clamp_min(1)});
 }
 
-void check(const char* name, const at::Tensor& given, const at::Tensor& x) {
-  require(!given.defined() || (given.dim() == 1 && given.size(0) == x.size(1)), "sync_batch_norm", name, " is ",
-          given.defined() ? given.sizes() : at::IntArrayRef(), ", expected [", x.size(1), "] for x ", x.sizes());
-}
-
 }  // namespace
 
-at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
-                           double epsilon, BatchNormMode mode, Peers* peers) {
-  require(x.dim() >= 2 && at::isFloatingType(x.scalar_type()), "sync_batch_norm", "x is ", x.scalar_type(), " ",
-          x.sizes(), ", expected a floating-point [N, C, ...]");
-  check("weight", weight, x);
-  check("bias", bias, x);
-  check("running_mean", running_mean, x);
-  check("running_var", running_var, x);
+at::Tensor batch_norm(const Operations& operations, const at::Tensor& x, const Layer& layer, BatchNormMode mode,
+                      Peers* peers) {
   const bool ghost = mode == BatchNormMode::ghost;
-  Share share{x, weight, bias, {}};
+  Share share{x, layer.weight, layer.bias, {}};
   std::optional<BatchStatistics> statistics;
   {
     const at::NoGradGuard no_grad;
-    const at::Tensor own = batch_moments(x);
+    const at::Tensor own = operations.moments(x);
     const at::Tensor moments = ghost ? own : exchange_moments(peers, own);
-    if (running_mean.defined() || running_var.defined())
-      move_running_statistics(running_mean, running_var, ghost ? mean_of_shares(peers, own) : moments, momentum);
-    statistics.emplace(moments, epsilon);
-    share.output = batch_normalize(x, statistics->mean, statistics->inverse_deviation, weight, bias);
+    if (layer.running_mean.defined() || layer.running_var.defined())
+      move_running_statistics(layer.running_mean, layer.running_var, ghost ? mean_of_shares(peers, own) : moments,
+                              layer.momentum);
+    statistics.emplace(moments, layer.epsilon);
+    share.output = operations.normalize(x, statistics->mean, statistics->inverse_deviation, layer.weight, layer.bias);
   }
   const bool alone = ghost || peers == nullptr || peers->replicas() == 1;
-  if (alone) {
-    const auto next = [] { return at::sequence_number::get_and_increment(); };
-    return with_history({share}, *statistics, {next(), next()},
-                        [](const at::Tensor& mine) { return [mine] { return mine; }; })[0];
-  }
+  if (alone)
+    return with_history(operations, {share}, *statistics, next_numbers(),
+                        [](const variable_list& own) { return [sums = own[0]] { return sums; }; })[0];
   // Counted on this replica's thread: whoever makes the nodes, those of one replica are in the order of its layers.
   const uint64_t waits = waiting_node_number();
   const Numbers numbers{.input_gradient = waits, .sums = early_node_number()};
   if (!peers->shares_backward())
-    return with_history({share}, *statistics, numbers,
-                        [peers](const at::Tensor& mine) { return peers->begin_all_gather(mine[0]); })[0];
-  return peers->meet({x, weight, bias, share.output}, [&](const std::vector<std::vector<at::Tensor>>& brought) {
-    std::vector<Share> shares;
-    for (const auto& each : brought) shares.push_back({each[0], each[1], each[2], each[3]});
-    return with_history(shares, *statistics, numbers, peers->gather_rows());
-  });
+    return with_history(operations, {share}, *statistics, numbers,
+                        sum_all([peers](const at::Tensor& mine) { return peers->begin_all_gather(mine[0]); }))[0];
+  return peers->meet({x, layer.weight, layer.bias, share.output},
+                     [&](const std::vector<std::vector<at::Tensor>>& brought) {
+                       std::vector<Share> shares;
+                       for (const auto& each : brought) shares.push_back({each[0], each[1], each[2], each[3]});
+                       return with_history(operations, shares, *statistics, numbers, sum_all(peers->gather_rows()));
+                     });
+}
+
+at::Tensor batch_norm_in_evaluation(const Operations& operations, const at::Tensor& x, const Layer& layer) {
+  Share share{x, layer.weight, layer.bias, {}};
+  std::optional<BatchStatistics> statistics;
+  {
+    const at::NoGradGuard no_grad;
+    const at::Tensor mean = layer.running_mean.to(at::kDouble);
+    // A copy, of a batch of one row: the buffers may move before the backward pass.
+    statistics.emplace(at::stack({at::ones_like(mean), mean, layer.running_var.to(at::kDouble)}), layer.epsilon);
+    share.output = operations.normalize(x, statistics->mean, statistics->inverse_deviation, layer.weight, layer.bias);
+  }
+  // No statistic depends on x.
+  return with_history(operations, {share}, *statistics, next_numbers(),
+                      [](const variable_list& own) { return [none = at::zeros_like(own[0])] { return none; }; })[0];
 }
 
 }  // namespace lockstep::norm

@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include "lockstep/norm/detail/row_kernels.h"
 #include "sparse/ops/operations.h"
 
 namespace lockstep::sparse {
@@ -80,10 +81,11 @@ TORCH_LIBRARY_IMPL(lockstep_sparse, CPU, library) {
 #define ON_CPU(name) library.impl(#name, &lockstep::sparse::cpu::name)
   FOR_EACH_OPERATION(ON_CPU);
   ON_CPU(row_argmax);
-  ON_CPU(column_moments);
-  ON_CPU(normalize);
-  ON_CPU(normalize_sums);
-  ON_CPU(normalize_gradient);
+#define NORM_ON_CPU(name) library.impl(#name, &lockstep::norm::cpu::name)
+  NORM_ON_CPU(column_moments);
+  NORM_ON_CPU(normalize);
+  NORM_ON_CPU(normalize_sums);
+  NORM_ON_CPU(normalize_gradient);
 }
 
 TORCH_LIBRARY_IMPL(lockstep_sparse, Autograd, library) {

@@ -28,7 +28,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/numerics/pinned.h"
-#include "norm/batch_norm_operations.h"
+#include "norm/strided.h"
 #include "support/thread_peers.h"
 
 namespace lockstep::norm {
@@ -235,7 +235,7 @@ TEST(SyncBatchNorm, IsAccurateFarFromZero) {
   for (const at::Tensor& given : {x, x.transpose(1, 2).contiguous().view({-1, 2})}) {
     std::vector<int64_t> axes{0};
     if (given.dim() == 3) axes.push_back(2);
-    const at::Tensor variance = batch_moments(given)[2] / batch_moments(given)[0];
+    const at::Tensor moments = strided_operations().moments(given), variance = moments[2] / moments[0];
     EXPECT_TRUE(at::allclose(variance, given.var(axes, false), 1e-9));
   }
 }
@@ -267,7 +267,8 @@ TEST(SyncBatchNorm, GivesTheSameBitsForAnyNumberOfIntraOpThreads) {
     std::vector<at::Tensor> results;
     for (int threads : {1, 2, 3}) {
       at::set_num_threads(threads);
-      results.push_back(at::cat({batch_moments(x), batch_gradient_sums(x * x, x, statistic, statistic)}));
+      results.push_back(at::cat(
+          {strided_operations().moments(x), strided_operations().gradient_sums(x * x, x, statistic, statistic)}));
     }
     EXPECT_TRUE(at::equal(results[0], results[1]) && at::equal(results[0], results[2]));
   }

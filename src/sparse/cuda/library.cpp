@@ -3,6 +3,7 @@
 
 #include <torch/library.h>
 
+#include "lockstep/norm/detail/row_kernels.h"
 #include "sparse/ops/operations.h"
 
 void lockstep::sparse::cuda::register_operations(torch::Library& library) {
@@ -17,8 +18,9 @@ void lockstep::sparse::cuda::register_operations(torch::Library& library) {
   ON_CUDA(row_unpick);
   ON_CUDA(row_argmax);
   ON_CUDA(column_sum);
-  ON_CUDA(column_moments);
-  ON_CUDA(normalize);
-  ON_CUDA(normalize_sums);
-  ON_CUDA(normalize_gradient);
+#define NORM_ON_CUDA(name) library.impl(#name, &lockstep::norm::cuda::name)
+  NORM_ON_CUDA(column_moments);
+  NORM_ON_CUDA(normalize);
+  NORM_ON_CUDA(normalize_sums);
+  NORM_ON_CUDA(normalize_gradient);
 }

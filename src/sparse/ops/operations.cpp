@@ -41,20 +41,5 @@ at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map) {
 at::Tensor column_sum(const at::Tensor& x) {
   CALL(column_sum, x);
 }
-at::Tensor column_moments(const at::Tensor& x) {
-  CALL(column_moments, x);
-}
-at::Tensor normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
-                     const at::Tensor& weight, const at::Tensor& bias) {
-  CALL(normalize, x, mean, inverse_deviation, weight, bias);
-}
-at::Tensor normalize_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
-                          const at::Tensor& inverse_deviation) {
-  CALL(normalize_sums, g, x, mean, inverse_deviation);
-}
-at::Tensor normalize_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
-                              const at::Tensor& inverse_deviation, const at::Tensor& scale, const at::Tensor& means) {
-  CALL(normalize_gradient, g, x, mean, inverse_deviation, scale, means);
-}
 
 }  // namespace lockstep::sparse

@@ -54,28 +54,6 @@ LOCKSTEP_SPARSE_OPERATIONS
 
 at::Tensor row_argmax(const at::Tensor& x, const RowMapPtr& map);
 
-// What batch norm is made of; `statistics` are float64. They have no gradients of their own.
-#define LOCKSTEP_SPARSE_NORM_OPERATIONS                                                                  \
-  /* [3, C]: the number of rows, their mean, the sum of squared deviations from it */                    \
-  at::Tensor column_moments(const at::Tensor& x);                                                        \
-  /* (x - mean) * inverse_deviation * weight + bias, all [C] */                                          \
-  at::Tensor normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation, \
-                       const at::Tensor& weight, const at::Tensor& bias);                                \
-  /* [2, C]: the sums of g and of g times the normalised x */                                            \
-  at::Tensor normalize_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,            \
-                            const at::Tensor& inverse_deviation);                                        \
-  /* The gradient of x: scale * (g - means[0] - normalised x * means[1]) */                              \
-  at::Tensor normalize_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,        \
-                                const at::Tensor& inverse_deviation, const at::Tensor& scale, const at::Tensor& means)
-LOCKSTEP_SPARSE_NORM_OPERATIONS;
-namespace cpu {
-LOCKSTEP_SPARSE_NORM_OPERATIONS;
-}
-namespace cuda {
-LOCKSTEP_SPARSE_NORM_OPERATIONS;
-}
-#undef LOCKSTEP_SPARSE_NORM_OPERATIONS
-
 /// The adjoint of column_sum: [C] -> [rows, C], every row the same.
 at::Tensor expand_rows(const at::Tensor& values, int64_t rows);
 

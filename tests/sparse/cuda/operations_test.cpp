@@ -13,6 +13,7 @@
 
 #include <functional>
 
+#include "lockstep/norm/detail/row_kernels.h"
 #include "lockstep/sparse/detail/rows.h"
 #include "sparse/cuda/twins.h"
 #include "sparse/maps/cuda/row_lengths.h"
@@ -228,14 +229,16 @@ TEST(TWIN_SUITE(CudaOperations), NormalizeAsTheCpuDoes) {
                        scale = random({channels}, at::kDouble), means = random({2, channels}, at::kDouble);
       const at::Tensor tx = on_twin(x), tg = on_twin(g), t_mean = on_twin(mean), t_inverse = on_twin(inverse);
       const double tolerance = tolerance_of(type);
-      expect_twin([&] { return cuda::column_moments(tx); }, cpu::column_moments(x), std::min(tolerance, 1e-5));
+      expect_twin([&] { return norm::cuda::column_moments(tx); }, norm::cpu::column_moments(x),
+                  std::min(tolerance, 1e-5));
       expect_twin([&] { return cuda::column_sum(tx); }, cpu::column_sum(x), tolerance);
-      expect_twin([&] { return cuda::normalize(tx, t_mean, t_inverse, on_twin(weight), on_twin(bias)); },
-                  cpu::normalize(x, mean, inverse, weight, bias), tolerance);
-      expect_twin([&] { return cuda::normalize_sums(tg, tx, t_mean, t_inverse); },
-                  cpu::normalize_sums(g, x, mean, inverse), std::min(tolerance, 1e-5));
-      expect_twin([&] { return cuda::normalize_gradient(tg, tx, t_mean, t_inverse, on_twin(scale), on_twin(means)); },
-                  cpu::normalize_gradient(g, x, mean, inverse, scale, means), tolerance);
+      expect_twin([&] { return norm::cuda::normalize(tx, t_mean, t_inverse, on_twin(weight), on_twin(bias)); },
+                  norm::cpu::normalize(x, mean, inverse, weight, bias), tolerance);
+      expect_twin([&] { return norm::cuda::normalize_sums(tg, tx, t_mean, t_inverse); },
+                  norm::cpu::normalize_sums(g, x, mean, inverse), std::min(tolerance, 1e-5));
+      expect_twin(
+          [&] { return norm::cuda::normalize_gradient(tg, tx, t_mean, t_inverse, on_twin(scale), on_twin(means)); },
+          norm::cpu::normalize_gradient(g, x, mean, inverse, scale, means), tolerance);
     }
 }
 

@@ -4,13 +4,13 @@
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
-#include "sparse/cuda/launch.cuh"
+#include "lockstep/numerics/detail/launch.cuh"
 
 namespace lockstep::sparse::cuda {
 
 template <class Part>
 void launch_map(int64_t count, cudaStream_t stream, const Part& part) {
-  for_each_on_gpu(count, stream, part);
+  portable::for_each_on_gpu(count, stream, part);
 }
 
 LOCKSTEP_SPARSE_MAP_LAUNCHES;

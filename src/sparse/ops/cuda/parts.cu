@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sparse/ops/cuda/parts.h"
 
-#include "sparse/cuda/launch.cuh"
+#include "lockstep/numerics/detail/launch.cuh"
 
 namespace lockstep::sparse::cuda {
 
 template <class Part>
 void launch(int64_t count, cudaStream_t stream, const Part& part) {
-  for_each_on_gpu(count, stream, part);
+  portable::for_each_on_gpu(count, stream, part);
 }
 
 LOCKSTEP_SPARSE_LAUNCHES;

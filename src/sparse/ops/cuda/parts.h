@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 
 #include "sparse/ops/cuda/channelwise_parts.h"
-#include "sparse/ops/cuda/norm_parts.h"
 #include "sparse/ops/cuda/row_parts.h"
 
 namespace lockstep::sparse::cuda {
@@ -28,18 +27,12 @@ void launch(int64_t count, cudaStream_t stream, const Part& part);
   LOCKSTEP_SPARSE_LAUNCH(DotEntry<T>);             \
   LOCKSTEP_SPARSE_LAUNCH(SumSlice<T>);             \
   LOCKSTEP_SPARSE_LAUNCH(SumLines<Compute<T>, T>); \
-  LOCKSTEP_SPARSE_LAUNCH(SliceMoments<T>);         \
-  LOCKSTEP_SPARSE_LAUNCH(Normalize<T>);            \
-  LOCKSTEP_SPARSE_LAUNCH(SliceGradients<T>);       \
-  LOCKSTEP_SPARSE_LAUNCH(NormalizeGradient<T>);    \
   LOCKSTEP_SPARSE_LAUNCH(ChannelwiseForward<T>);   \
   LOCKSTEP_SPARSE_LAUNCH(ChannelwiseWeight<T>)
-#define LOCKSTEP_SPARSE_LAUNCHES                   \
-  LOCKSTEP_SPARSE_LAUNCHES_OF(float);              \
-  LOCKSTEP_SPARSE_LAUNCHES_OF(double);             \
-  LOCKSTEP_SPARSE_LAUNCHES_OF(c10::Half);          \
-  LOCKSTEP_SPARSE_LAUNCHES_OF(c10::BFloat16);      \
-  LOCKSTEP_SPARSE_LAUNCH(SumLines<float, double>); \
-  LOCKSTEP_SPARSE_LAUNCH(JoinMoments)
+#define LOCKSTEP_SPARSE_LAUNCHES          \
+  LOCKSTEP_SPARSE_LAUNCHES_OF(float);     \
+  LOCKSTEP_SPARSE_LAUNCHES_OF(double);    \
+  LOCKSTEP_SPARSE_LAUNCHES_OF(c10::Half); \
+  LOCKSTEP_SPARSE_LAUNCHES_OF(c10::BFloat16)
 
 }  // namespace lockstep::sparse::cuda

@@ -189,4 +189,22 @@ struct DotEntry {
   }
 };
 
+/// sums[slice][c]
+template <class Storage>
+struct SumSlice {
+  const Storage* x;
+  int64_t channels;
+  RowSlices slices;
+  Compute<Storage>* sums;
+
+  LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
+    using T = Compute<Storage>;
+    const int64_t slice = i / channels, c = i % channels;
+    T sum = 0;
+    for (int64_t row = slices.begin(slice); row < slices.end(slice); ++row)
+      sum += static_cast<T>(x[row * channels + c]);
+    sums[i] = sum;
+  }
+};
+
 }  // namespace lockstep::sparse::cuda

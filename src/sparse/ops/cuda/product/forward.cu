@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/cuda/launch.cuh"
+#include "lockstep/numerics/detail/launch.cuh"
 #include "sparse/ops/cuda/convolution.h"
 #include "sparse/ops/cuda/product/tensor_product.cuh"
 
@@ -20,7 +20,7 @@ template <class Storage>
 void launch_forward(const ForwardJob<Storage>& job, bool tf32, cudaStream_t stream) {
   choose_product<Storage>(job.to, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
-    const unsigned blocks = checked_blocks(job.blocks(kColumns));
+    const unsigned blocks = portable::checked_blocks(job.blocks(kColumns));
     if (blocks == 0) return;
     forward_kernel<Storage, decltype(product), kColumns><<<blocks, kTileThreads, 0, stream>>>(job);
     C10_CUDA_KERNEL_LAUNCH_CHECK();

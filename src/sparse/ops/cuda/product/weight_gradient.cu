@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/cuda/launch.cuh"
+#include "lockstep/numerics/detail/launch.cuh"
 #include "sparse/ops/cuda/convolution.h"
 #include "sparse/ops/cuda/product/tensor_product.cuh"
 
@@ -31,10 +31,10 @@ void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cu
   choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
     weight_kernel<Storage, decltype(product), kColumns>
-        <<<checked_blocks(job.blocks(kColumns)), kTileThreads, 0, stream>>>(job);
+        <<<portable::checked_blocks(job.blocks(kColumns)), kTileThreads, 0, stream>>>(job);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
-  for_each_on_gpu(job.weights(), stream, Finish<Storage>{job.sums, weight, job.slices.count, job.weights()});
+  portable::for_each_on_gpu(job.weights(), stream, Finish<Storage>{job.sums, weight, job.slices.count, job.weights()});
 }
 
 template void launch_weight(const WeightJob<float>&, float*, bool, cudaStream_t);

@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "lockstep/base/detail/parallel_for.h"
-#include "sparse/ops/operations.h"
-#include "sparse/tasks.h"
+#include "lockstep/norm/detail/row_kernels.h"
+#include "lockstep/numerics/detail/portable.h"
 
-// Statistics are made slice by slice, each slice a fixed number of rows, and merged as a balanced tree in float64.
+// Statistics are made slice by slice, each slice a fixed number of rows, and merged as a balanced tree in float64. The
+// sums of strided.cpp are made otherwise, and one order in place of both would change the bits of one kind of network.
 
-namespace lockstep::sparse::cpu {
+namespace lockstep::norm::cpu {
 namespace {
+
+using portable::Compute;
 
 constexpr int64_t kNormSlice = 256;
 
@@ -32,6 +35,13 @@ int64_t for_each_slice(int64_t rows, const Work& work) {
     for (int64_t s = begin; s < end; ++s) work(s * kNormSlice, std::min(rows, (s + 1) * kNormSlice), s);
   });
   return slices;
+}
+
+/// Merges pieces [0, count) of `size` values into the first, in the order of a balanced tree.
+template <class Merge>
+void merge_as_tree(double* pieces, int64_t count, int64_t size, const Merge& merge) {
+  for (int64_t step = 1; step < count; step *= 2)
+    for (int64_t i = 0; i + step < count; i += 2 * step) merge(pieces + i * size, pieces + (i + step) * size);
 }
 
 /// Joins (count, mean, squares) of two sets of rows, per channel, into the first.
@@ -76,9 +86,8 @@ at::Tensor column_moments(const at::Tensor& x) {
     const int64_t count = for_each_slice(x.size(0), [&](int64_t begin, int64_t end, int64_t s) {
       slice_moments(data + begin * channels, end - begin, channels, slices.data() + s * size);
     });
-    for (int64_t step = 1; step < count; step *= 2)
-      for (int64_t i = 0; i + step < count; i += 2 * step)
-        merge_moments(slices.data() + i * size, slices.data() + (i + step) * size, channels);
+    merge_as_tree(slices.data(), count, size,
+                  [&](double* into, const double* from) { merge_moments(into, from, channels); });
   });
   at::Tensor moments = at::empty({3, channels}, x.options().dtype(at::kDouble));
   std::copy_n(slices.data(), size, moments.mutable_data_ptr<double>());
@@ -125,7 +134,9 @@ at::Tensor normalize_sums(const at::Tensor& g, const at::Tensor& x, const at::Te
         }
       std::copy(sums.begin(), sums.end(), slices.data() + s * size);
     });
-    add_as_tree(slices.data(), count, size);
+    merge_as_tree(slices.data(), count, size, [&](double* into, const double* from) {
+      for (int64_t i = 0; i < size; ++i) into[i] += from[i];
+    });
   });
   at::Tensor sums = at::empty({2, channels}, x.options().dtype(at::kDouble));
   std::copy_n(slices.data(), size, sums.mutable_data_ptr<double>());
@@ -157,4 +168,4 @@ at::Tensor normalize_gradient(const at::Tensor& g, const at::Tensor& x, const at
   return dx;
 }
 
-}  // namespace lockstep::sparse::cpu
+}  // namespace lockstep::norm::cpu

@@ -1,44 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "sparse/cuda/portable.h"
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <cuda_runtime_api.h>
 
-// What one thread does in sums over all rows and in batch norm: a slice of rows of one channel first, then the slices
-// of a channel, joined as a tree, statistics in float64.
+#include "lockstep/numerics/detail/portable.h"
 
-namespace lockstep::sparse::cuda {
+// What one thread does in a batch norm of rows: a slice of rows of one channel first, then the slices of a channel,
+// joined as a tree, statistics in float64.
 
-/// sums[slice][c]
-template <class Storage>
-struct SumSlice {
-  const Storage* x;
-  int64_t channels;
-  RowSlices slices;
-  Compute<Storage>* sums;
+namespace lockstep::norm::cuda {
 
-  LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
-    using T = Compute<Storage>;
-    const int64_t slice = i / channels, c = i % channels;
-    T sum = 0;
-    for (int64_t row = slices.begin(slice); row < slices.end(slice); ++row)
-      sum += static_cast<T>(x[row * channels + c]);
-    sums[i] = sum;
-  }
-};
-
-/// Adds up `count` lines of `size` values; in float64 where that is what is asked for.
-template <class From, class To>
-struct SumLines {
-  using Sum = std::conditional_t<std::is_same_v<To, double>, double, From>;
-  const From* lines;
-  int64_t count, size;
-  To* sums;
-
-  LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
-    sums[i] =
-        static_cast<To>(sum_as_tree(count, [&](int64_t line) { return static_cast<Sum>(lines[line * size + i]); }));
-  }
-};
+using portable::Compute;
+using portable::multiply_add;
+using portable::RowSlices;
+using portable::SumLines;
 
 /// The number of rows, their mean, the sum of squared deviations from it.
 struct Moments {
@@ -79,7 +56,7 @@ struct JoinMoments {
   double* out;
 
   LOCKSTEP_HOST_DEVICE void operator()(int64_t c) const {
-    const Moments sum = join_as_tree(
+    const Moments sum = portable::join_as_tree(
         slices, [&](int64_t slice) { return moments[slice * channels + c]; }, join_moments);
     out[c] = sum.count;
     out[channels + c] = sum.mean;
@@ -140,4 +117,24 @@ struct NormalizeGradient {
   }
 };
 
-}  // namespace lockstep::sparse::cuda
+/// Runs part(0), ..., part(count - 1) on the GPU. For the parts above, of float, double, c10::Half and c10::BFloat16.
+template <class Part>
+void launch(int64_t count, cudaStream_t stream, const Part& part);
+
+/// All of them, to be instantiated beside the definition of launch().
+#define LOCKSTEP_NORM_LAUNCH(...) template void launch(int64_t, cudaStream_t, const __VA_ARGS__&)
+#define LOCKSTEP_NORM_LAUNCHES_OF(T)       \
+  LOCKSTEP_NORM_LAUNCH(SliceMoments<T>);   \
+  LOCKSTEP_NORM_LAUNCH(Normalize<T>);      \
+  LOCKSTEP_NORM_LAUNCH(SliceGradients<T>); \
+  LOCKSTEP_NORM_LAUNCH(NormalizeGradient<T>)
+#define LOCKSTEP_NORM_LAUNCHES                    \
+  LOCKSTEP_NORM_LAUNCHES_OF(float);               \
+  LOCKSTEP_NORM_LAUNCHES_OF(double);              \
+  LOCKSTEP_NORM_LAUNCHES_OF(c10::Half);           \
+  LOCKSTEP_NORM_LAUNCHES_OF(c10::BFloat16);       \
+  LOCKSTEP_NORM_LAUNCH(SumLines<float, double>);  \
+  LOCKSTEP_NORM_LAUNCH(SumLines<double, double>); \
+  LOCKSTEP_NORM_LAUNCH(JoinMoments)
+
+}  // namespace lockstep::norm::cuda

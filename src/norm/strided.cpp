@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "norm/batch_norm_operations.h"
+#include "norm/strided.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -84,31 +84,38 @@ at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const 
 
 }  // namespace any
 
-at::Tensor batch_moments(const at::Tensor& x) {
+namespace {
+
+at::Tensor moments(const at::Tensor& x) {
   return x.is_cpu() ? cpu::batch_moments(x) : any::batch_moments(x);
 }
 
-at::Tensor batch_normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
-                           const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
+                     const at::Tensor& weight, const at::Tensor& bias) {
   const at::Tensor scale = product(inverse_deviation, weight);
   const at::Tensor shift = bias.defined() ? bias : at::zeros_like(mean);
   return x.is_cpu() ? cpu::batch_normalize(x, mean, scale, shift) : any::batch_normalize(x, mean, scale, shift);
 }
 
-at::Tensor batch_gradient_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
-                               const at::Tensor& inverse_deviation) {
+at::Tensor gradient_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
+                         const at::Tensor& inverse_deviation) {
   at::Tensor sums = x.is_cpu() ? cpu::batch_gradient_sums(g, x, mean) : any::batch_gradient_sums(g, x, mean);
   sums[1].mul_(inverse_deviation);
   return sums;
 }
 
-at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
-                                const at::Tensor& inverse_deviation, const at::Tensor& weight,
-                                const at::Tensor& means) {
+at::Tensor input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
+                          const at::Tensor& inverse_deviation, const at::Tensor& weight, const at::Tensor& means) {
   const at::Tensor scale = product(inverse_deviation, weight);
   const at::Tensor slope = product(means[1], inverse_deviation);
   return x.is_cpu() ? cpu::batch_input_gradient(g, x, mean, scale, means[0], slope)
                     : any::batch_input_gradient(g, x, mean, scale, means[0], slope);
+}
+
+}  // namespace
+
+Operations strided_operations() {
+  return {.moments = moments, .normalize = normalize, .gradient_sums = gradient_sums, .input_gradient = input_gradient};
 }
 
 }  // namespace lockstep::norm

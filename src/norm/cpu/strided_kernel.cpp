@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "norm/cpu/batch_norm_kernel.h"
+#include "norm/cpu/strided_kernel.h"
 
 namespace lockstep::norm::LOCKSTEP_ISA {
 namespace {

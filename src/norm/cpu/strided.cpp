@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/base/detail/parallel_for.h"
-#include "norm/batch_norm_operations.h"
-#include "norm/cpu/batch_norm_kernel.h"
+#include "norm/cpu/strided_kernel.h"
+#include "norm/strided.h"
 
 // A tensor is either planes (contiguous [N, C, S]) or rows (channels-last, or [N, C]). Sums over planes are cut by
 // channel and sums over rows by a fixed number of rows, never by the number of threads.

@@ -6,10 +6,10 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "sparse/ops/cuda/parts.h"
-#include "sparse/ops/operations.h"
+#include "lockstep/norm/detail/row_kernels.h"
+#include "norm/cuda/parts.h"
 
-namespace lockstep::sparse::cuda {
+namespace lockstep::norm::cuda {
 namespace {
 
 /// Statistics, given in float64, as kernels take them.
@@ -97,4 +97,4 @@ at::Tensor normalize_gradient(const at::Tensor& g, const at::Tensor& x, const at
   return dx;
 }
 
-}  // namespace lockstep::sparse::cuda
+}  // namespace lockstep::norm::cuda

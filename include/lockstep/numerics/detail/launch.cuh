@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "sparse/cuda/portable.h"
+#include "lockstep/numerics/detail/portable.h"
 
-namespace lockstep::sparse::cuda {
+namespace lockstep::portable {
 
 constexpr int kThreads = 256;
 
@@ -19,7 +19,7 @@ __global__ void for_each_kernel(int64_t count, const __grid_constant__ Body body
 }
 
 inline unsigned checked_blocks(int64_t blocks) {
-  require(blocks <= std::numeric_limits<int32_t>::max(), "lockstep_sparse", "a launch needs ", blocks,
+  require(blocks <= std::numeric_limits<int32_t>::max(), "CUDA", "a launch needs ", blocks,
           " blocks, expected fewer than 2^31");
   return static_cast<unsigned>(blocks);
 }
@@ -32,4 +32,4 @@ void for_each_on_gpu(int64_t count, cudaStream_t stream, const Body& body) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-}  // namespace lockstep::sparse::cuda
+}  // namespace lockstep::portable
