@@ -18,9 +18,9 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/points/detail/sorted_keys.h"
 #include "lockstep/sparse/detail/rows.h"
 #include "sparse/checks.h"
-#include "sparse/coordinates/keys.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -19,9 +19,10 @@ USES = {
     "norm": ["context"],
     "dense": ["context"],
     "parallel": ["comm", "norm", "dense"],
-    "sparse": ["norm"],
+    "points": ["base"],
+    "sparse": ["norm", "points"],
     "archive": ["base"],
-    "data": ["numerics"],
+    "data": ["numerics", "points"],
     "metrics": ["numerics"],
     "models": ["sparse"],
     "run": ["archive", "data", "parallel"],
@@ -33,7 +34,7 @@ USES = {
 # What tests and benchmarks of a layer see besides: networks, sparse ones too, are there to be trained by a team.
 TESTS_USE = {"models": ["parallel"], "sparse": ["parallel"], "norm": ["parallel"], "archive": ["run"], "base": ["numerics"]}
 # Public headers of these stay narrow: <torch/torch.h> takes half a minute to parse.
-NARROW = {"archive", "base", "comm", "context", "data", "dense", "metrics", "norm", "numerics", "report", "run", "sparse"}
+NARROW = {"archive", "base", "comm", "context", "data", "dense", "metrics", "norm", "numerics", "points", "report", "run", "sparse"}
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

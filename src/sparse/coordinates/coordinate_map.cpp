@@ -10,8 +10,8 @@
 
 #include "lockstep/base/detail/parallel_for.h"
 #include "lockstep/base/error.h"
+#include "lockstep/points/detail/sorted_keys.h"
 #include "sparse/coordinates/cuda/coordinates.h"
-#include "sparse/coordinates/keys.h"
 
 namespace lockstep::sparse {
 namespace {

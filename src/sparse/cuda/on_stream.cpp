@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "sparse/coordinates/keys.h"
+#include "lockstep/points/detail/sorted_keys.h"
 
 namespace lockstep::sparse::cuda {
 

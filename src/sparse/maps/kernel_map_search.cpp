@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "sparse/coordinates/keys.h"
+#include "lockstep/points/detail/sorted_keys.h"
 #include "sparse/tasks.h"
 
 // Keys ascend, so the keys of all outputs, moved by one offset, ascend too: its pairs are found by walking through both

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/points/detail/sorted_keys.h"
 #include "lockstep/sparse/coordinate_map.h"
-#include "sparse/coordinates/keys.h"
 
 namespace lockstep::sparse::cuda {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "sparse/coordinates/keys.h"
+#include "lockstep/points/detail/sorted_keys.h"
 #include "sparse/cuda/portable.h"
 
 namespace lockstep::sparse::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/coordinates/keys.h"
+#include "lockstep/points/detail/sorted_keys.h"
 
 #include <algorithm>
 #include <bit>
