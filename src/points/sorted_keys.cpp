@@ -2,28 +2,11 @@
 #include "lockstep/points/detail/sorted_keys.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
-#include <optional>
 
 #include "lockstep/base/detail/radix_sort.h"
-#include "lockstep/base/error.h"
 
-namespace lockstep::sparse {
+namespace lockstep::points {
 namespace {
-
-/// Bits that hold 0 .. extent - 1.
-int width_of(int64_t extent) {
-  return std::bit_width(static_cast<uint64_t>(extent - 1));
-}
-
-/// Strided maps round coordinates down. Starting fields at a multiple of this keeps the usual ones in their parent's
-/// layout, and its keys need no repacking.
-constexpr int64_t kAlignment = 64;
-
-int64_t align_down(int64_t value) {
-  return value & ~(kAlignment - 1);
-}
 
 template <class Key>
 void finish_keys(std::vector<Key>& keys) {
@@ -83,21 +66,20 @@ void sort_entries(const int32_t* coordinates, int64_t rows, SortedRows& sorted) 
       items, [](const Entry<Key>& item) { return item.key; }, [](const Entry<Key>& item) { return item.row; }, sorted);
 }
 
-bool strictly_ascending(const int32_t* coordinates, int64_t rows, int64_t columns) {
-  for (int64_t row = 1; row < rows; ++row) {
-    const int32_t* now = coordinates + row * columns;
-    if (!std::lexicographical_compare(now - columns, now, now, now + columns)) return false;
-  }
-  return true;
-}
-
+/// Packs until a row does not come after the one before it: keys compare as rows do. Whether all do.
 template <class Key>
-void pack_into(SortedKeys& keys, const int32_t* coordinates, int64_t size) {
+bool pack_while_ascending(const int32_t* coordinates, int64_t rows, SortedKeys& keys) {
   const int64_t columns = keys.layout.columns();
   std::vector<Key>& out = keys.get<Key>();
-  out.reserve(size + 1);
-  for (int64_t i = 0; i < size; ++i) out.push_back(keys.layout.pack<Key>(coordinates + i * columns));
+  out.reserve(rows + 1);
+  Key last = 0;  // less than any key
+  for (int64_t row = 0; row < rows; ++row) {
+    const Key key = keys.layout.pack<Key>(coordinates + row * columns);
+    if (key <= last) return false;
+    out.push_back(last = key);
+  }
   finish_keys(out);
+  return true;
 }
 
 template <class From, class To>
@@ -160,83 +142,19 @@ void round_into(const SortedKeys& from, std::span<const int64_t> stride, SortedK
 
 }  // namespace
 
-Box Box::around(const int32_t* coordinates, int64_t rows, int64_t columns) {
-  std::vector<int32_t> low(columns, std::numeric_limits<int32_t>::max());
-  std::vector<int32_t> high(columns, std::numeric_limits<int32_t>::min());
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column) {
-      const int32_t value = *coordinates++;
-      low[column] = std::min(low[column], value);
-      high[column] = std::max(high[column], value);
-    }
-  return {{low.begin(), low.end()}, {high.begin(), high.end()}};
-}
-
-void Box::include(const Box& other) {
-  if (other.empty()) return;
-  if (empty()) {
-    *this = other;
-    return;
-  }
-  for (size_t column = 0; column < low.size(); ++column) {
-    low[column] = std::min(low[column], other.low[column]);
-    high[column] = std::max(high[column], other.high[column]);
-  }
-}
-
-KeyLayout::KeyLayout(const char* operation, const Box& box) : fields_(box.low.size()) {
-  if (box.empty()) return;
-  for (const bool align : {true, false}) {
-    bits_ = 0;
-    for (size_t column = fields_.size(); column-- > 0;) {
-      Field& field = fields_[column];
-      const int64_t low = box.low[column];
-      const int guard = column == 0 ? 0 : 1;
-      field.low = column == 0 ? low - 1 : align ? align_down(low) : low;
-      field.extent = box.high[column] - field.low + 1;
-      const int width = width_of(field.extent) + guard;
-      field.mask = (uint64_t{1} << width) - 1;
-      field.shift = bits_;
-      bits_ += width;
-    }
-    if (bits_ <= 64) return;
-  }
-  require(bits_ <= 128, operation, "the coordinates' box needs a key of ", bits_,
-          " bits, expected at most 128: some coordinates lie too far apart on ", fields_.size() - 1, " axes");
-}
-
-bool KeyLayout::covers(const Box& box) const {
-  if (box.empty()) return true;
-  if (bits_ == 0) return false;
-  for (size_t column = 0; column < fields_.size(); ++column) {
-    const Field& field = fields_[column];
-    const int64_t first = field.low + (column == 0 ? 1 : 0);
-    if (box.low[column] < first || box.high[column] >= field.low + field.extent) return false;
-  }
-  return true;
-}
-
-bool KeyLayout::reaches(std::span<const int64_t> offset) const {
-  for (size_t axis = 0; axis < offset.size(); ++axis)
-    if (std::abs(offset[axis]) >= fields_[axis + 1].extent) return false;
-  return true;
-}
-
-SortedKeys pack_sorted(const KeyLayout& layout, const int32_t* coordinates, int64_t size) {
+std::optional<SortedKeys> pack_ascending(const KeyLayout& layout, const int32_t* coordinates, int64_t rows) {
   SortedKeys keys;
   keys.layout = layout;
-  layout.wide() ? pack_into<Key128>(keys, coordinates, size) : pack_into<uint64_t>(keys, coordinates, size);
-  return keys;
+  const bool ascend = layout.wide() ? pack_while_ascending<Key128>(coordinates, rows, keys)
+                                    : pack_while_ascending<uint64_t>(coordinates, rows, keys);
+  return ascend ? std::optional(std::move(keys)) : std::nullopt;
 }
 
 SortedRows sort_rows(const KeyLayout& layout, const int32_t* coordinates, int64_t rows) {
+  if (std::optional<SortedKeys> keys = pack_ascending(layout, coordinates, rows)) return {std::move(*keys), {}, {}};
   SortedRows sorted;
-  if (strictly_ascending(coordinates, rows, layout.columns())) {
-    sorted.keys = pack_sorted(layout, coordinates, rows);
-    return sorted;
-  }
   sorted.keys.layout = layout;
-  const int row_bits = width_of(rows);
+  const int row_bits = bits_for(rows);
   if (layout.bits() + row_bits <= 64)
     sort_packed(row_bits, coordinates, rows, sorted);
   else if (layout.wide())
@@ -268,4 +186,4 @@ SortedKeys round_down(const SortedKeys& keys, std::span<const int64_t> stride, c
   return rounded;
 }
 
-}  // namespace lockstep::sparse
+}  // namespace lockstep::points

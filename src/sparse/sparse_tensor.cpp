@@ -190,7 +190,7 @@ std::pair<at::Tensor, at::Tensor> SparseTensor::dense(const std::optional<std::v
           shape ? sparse::to_string(*shape) : "", ", expected [batches, C] and ", axes, " extents");
   require(!minimum || static_cast<int64_t>(minimum->size()) == axes, name, "minimum is ",
           minimum ? sparse::to_string(*minimum) : "", ", expected ", axes, " values");
-  const Box& box = map().box();
+  const points::Box& box = map().box();
   AxisValues corner(axes, 0);
   std::vector<int64_t> extents = {batch_size(), channels()};
   if (shape)

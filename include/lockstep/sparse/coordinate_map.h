@@ -12,10 +12,14 @@
 
 #include "lockstep/sparse/detail/device_copies.h"
 
+namespace lockstep::points {
+struct Box;
+class SortedCoordinates;
+struct SortedKeys;
+}  // namespace lockstep::points
+
 namespace lockstep::sparse {
 
-struct SortedKeys;
-struct Box;
 namespace cuda {
 struct MadeMap;
 }
@@ -43,6 +47,8 @@ class CoordinateMap {
   /// strided from this one; rows are the same, and the map is one on the CPU. Throws Error on a wrong type or shape, on
   /// 2^31 rows or more, and where the coordinates' box does not fit a key of 128 bits.
   static Inserted insert(const at::Tensor& coordinates);
+  /// Coordinates that are sorted already, as they are: nothing is copied, packed or sorted.
+  static CoordinateMapPtr of(const points::SortedCoordinates& coordinates);
 
   int64_t size() const { return size_; }
   int64_t dimension() const { return coordinates_.size(1) - 1; }
@@ -76,20 +82,21 @@ class CoordinateMap {
   /// Bytes that this map keeps.
   int64_t bytes() const;
 
-  const SortedKeys& keys() const { return *keys_; }
-  const Box& box() const { return *box_; }
+  const points::SortedKeys& keys() const { return *keys_; }
+  const points::Box& box() const { return *box_; }
   const DeviceCopies& device_copies() const { return copies_; }
 
  private:
   CoordinateMap() = default;
   static CoordinateMapPtr from_device(at::Device device, cuda::MadeMap& made);
-  static CoordinateMapPtr from_sorted(at::Tensor coordinates, Box box, std::shared_ptr<const SortedKeys> keys);
+  static CoordinateMapPtr from_sorted(at::Tensor coordinates, std::shared_ptr<const points::Box> box,
+                                      std::shared_ptr<const points::SortedKeys> keys);
 
   at::Tensor coordinates_;
   int64_t size_ = 0;
   std::vector<int32_t> order_;
-  std::shared_ptr<const SortedKeys> keys_;
-  std::shared_ptr<const Box> box_;
+  std::shared_ptr<const points::SortedKeys> keys_;
+  std::shared_ptr<const points::Box> box_;
   DeviceCopies copies_;
   std::optional<at::Device> device_;  ///< where it was sorted, if not on the CPU
 };

@@ -11,6 +11,7 @@
 #include "lockstep/base/detail/parallel_for.h"
 #include "lockstep/base/error.h"
 #include "lockstep/points/detail/sorted_keys.h"
+#include "lockstep/points/sorted_coordinates.h"
 #include "sparse/coordinates/cuda/coordinates.h"
 
 namespace lockstep::sparse {
@@ -33,7 +34,7 @@ void check_coordinates(const char* operation, const at::Tensor& coordinates) {
           " coordinates, expected fewer than 2^31 - 1");
 }
 
-void require_int32(const char* operation, const Box& box) {
+void require_int32(const char* operation, const points::Box& box) {
   for (size_t column = 0; column < box.low.size(); ++column)
     require(box.low[column] >= std::numeric_limits<int32_t>::min() &&
                 box.high[column] <= std::numeric_limits<int32_t>::max(),
@@ -42,12 +43,13 @@ void require_int32(const char* operation, const Box& box) {
 }
 
 /// Keeps the layout of a parent map where it serves, so that kernel maps between the two need no repacking.
-KeyLayout layout_for(const char* operation, const Box& box, const KeyLayout* parent) {
-  return parent && parent->covers(box) ? *parent : KeyLayout(operation, box);
+points::KeyLayout layout_for(const char* operation, const points::Box& box, const points::KeyLayout* parent) {
+  return parent && parent->covers(box) ? *parent : points::KeyLayout(operation, box);
 }
 
 template <class Key>
-void merge_shifted(const SortedKeys& keys, std::span<const int64_t> offsets, int64_t dimension, SortedKeys& into) {
+void merge_shifted(const points::SortedKeys& keys, std::span<const int64_t> offsets, int64_t dimension,
+                   points::SortedKeys& into) {
   const std::vector<Key>& source = keys.get<Key>();
   std::vector<Key> sum, moved(source.size() - 1), next;
   for (size_t at = 0; at < offsets.size(); at += dimension) {
@@ -62,7 +64,7 @@ void merge_shifted(const SortedKeys& keys, std::span<const int64_t> offsets, int
 }
 
 template <class Key>
-void merge_keys(const SortedKeys& more, SortedKeys& into) {
+void merge_keys(const points::SortedKeys& more, points::SortedKeys& into) {
   const std::vector<Key>& a = into.get<Key>();
   const std::vector<Key>& b = more.get<Key>();
   std::vector<Key> sum;
@@ -72,7 +74,7 @@ void merge_keys(const SortedKeys& more, SortedKeys& into) {
 }
 
 template <class Key>
-at::Tensor unpack_all(const SortedKeys& keys) {
+at::Tensor unpack_all(const points::SortedKeys& keys) {
   const std::vector<Key>& source = keys.get<Key>();
   const int64_t size = keys.size(), columns = keys.layout.columns();
   at::Tensor coordinates = int32_rows(size, columns);
@@ -81,8 +83,8 @@ at::Tensor unpack_all(const SortedKeys& keys) {
   return coordinates;
 }
 
-at::Tensor unpack_all(const SortedKeys& keys) {
-  return keys.layout.wide() ? unpack_all<Key128>(keys) : unpack_all<uint64_t>(keys);
+at::Tensor unpack_all(const points::SortedKeys& keys) {
+  return keys.layout.wide() ? unpack_all<points::Key128>(keys) : unpack_all<uint64_t>(keys);
 }
 
 template <class Key>
@@ -119,12 +121,12 @@ CoordinateMap::Inserted CoordinateMap::insert(const at::Tensor& coordinates) {
   const int64_t rows = coordinates.size(0), columns = coordinates.size(1);
   at::Tensor given = coordinates.contiguous();
   const int32_t* source = given.const_data_ptr<int32_t>();
-  auto box = std::make_shared<Box>(Box::around(source, rows, columns));
+  auto box = std::make_shared<points::Box>(points::Box::around(source, rows, columns));
   require(box->empty() || box->low[0] >= 0, operation, "a batch index is ", box->low[0], ", expected 0 or more");
 
   auto map = std::shared_ptr<CoordinateMap>(new CoordinateMap);
   Inserted inserted;
-  SortedRows sorted = sort_rows(KeyLayout(operation, *box), source, rows);
+  points::SortedRows sorted = sort_rows(points::KeyLayout(operation, *box), source, rows);
   const int64_t unique = sorted.keys.size();
   if (unique == rows) {
     map->coordinates_ = given.is_same(coordinates) ? given.clone() : given;
@@ -153,18 +155,23 @@ CoordinateMap::Inserted CoordinateMap::insert(const at::Tensor& coordinates) {
     }
     if (std::is_sorted(map->order_.begin(), map->order_.end())) map->order_.clear();
   }
-  map->keys_ = std::make_shared<SortedKeys>(std::move(sorted.keys));
+  map->keys_ = std::make_shared<points::SortedKeys>(std::move(sorted.keys));
   map->size_ = unique;
   map->box_ = std::move(box);
   inserted.map = std::move(map);
   return inserted;
 }
 
-CoordinateMapPtr CoordinateMap::from_sorted(at::Tensor coordinates, Box box, std::shared_ptr<const SortedKeys> keys) {
+CoordinateMapPtr CoordinateMap::of(const points::SortedCoordinates& coordinates) {
+  return from_sorted(coordinates.coordinates(), coordinates.box(), coordinates.keys());
+}
+
+CoordinateMapPtr CoordinateMap::from_sorted(at::Tensor coordinates, std::shared_ptr<const points::Box> box,
+                                            std::shared_ptr<const points::SortedKeys> keys) {
   auto map = std::shared_ptr<CoordinateMap>(new CoordinateMap);
   map->size_ = coordinates.size(0);
   map->coordinates_ = std::move(coordinates);
-  map->box_ = std::make_shared<Box>(std::move(box));
+  map->box_ = std::move(box);
   map->keys_ = std::move(keys);
   return map;
 }
@@ -174,8 +181,8 @@ CoordinateMapPtr CoordinateMap::from_device(at::Device device, cuda::MadeMap& ma
   map->size_ = made.coordinates.size(0);
   map->coordinates_ = std::move(made.coordinates);
   map->order_ = std::move(made.order);
-  map->box_ = std::make_shared<Box>(std::move(made.box));
-  map->keys_ = std::make_shared<SortedKeys>(std::move(made.keys));
+  map->box_ = std::make_shared<points::Box>(std::move(made.box));
+  map->keys_ = std::make_shared<points::SortedKeys>(std::move(made.keys));
   map->device_ = device;
   cuda::keep_copy(*map, made);
   return map;
@@ -189,22 +196,22 @@ CoordinateMapPtr CoordinateMap::strided(std::span<const int64_t> stride) const {
   for (const int64_t value : stride)
     require(value > 0 && value <= std::numeric_limits<int32_t>::max(), operation, "stride is ", to_string(stride),
             ", expected positive values within int32");
-  Box box = *box_;
+  points::Box box = *box_;
   if (!box.empty())
     for (int64_t column = 1; column < columns; ++column) {
-      box.low[column] = floor_to(box.low[column], stride[column - 1]);
-      box.high[column] = floor_to(box.high[column], stride[column - 1]);
+      box.low[column] = points::floor_to(box.low[column], stride[column - 1]);
+      box.high[column] = points::floor_to(box.high[column], stride[column - 1]);
     }
   if (size_ > 0) require_int32(operation, box);
-  const KeyLayout layout = layout_for(operation, box, &keys_->layout);
+  const points::KeyLayout layout = layout_for(operation, box, &keys_->layout);
   if (device_ && size_ > 0) {
     cuda::MadeMap made = cuda::strided(*this, stride, box, layout, *device_);
     return from_device(*device_, made);
   }
 
-  auto keys = std::make_shared<SortedKeys>(round_down(*keys_, stride, layout));
+  auto keys = std::make_shared<points::SortedKeys>(round_down(*keys_, stride, layout));
   at::Tensor coordinates = unpack_all(*keys);
-  return from_sorted(std::move(coordinates), std::move(box), std::move(keys));
+  return from_sorted(std::move(coordinates), std::make_shared<points::Box>(std::move(box)), std::move(keys));
 }
 
 CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::span<const int64_t> stride) const {
@@ -215,7 +222,7 @@ CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::
   for (const int64_t value : offsets)
     require(value <= int64_t{1} << 33 && value >= -(int64_t{1} << 33), operation, "an offset is ", value,
             ", which leaves int32");
-  Box box = *box_;
+  points::Box box = *box_;
   if (!box.empty()) {
     for (int64_t axis = 0; axis < axes; ++axis) {
       int64_t low = 0, high = 0;
@@ -228,12 +235,12 @@ CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::
     }
     require_int32(operation, box);
   }
-  const KeyLayout layout = layout_for(operation, box, &keys_->layout);
-  const SortedKeys source = repack(*keys_, layout);
-  auto keys = std::make_shared<SortedKeys>();
+  const points::KeyLayout layout = layout_for(operation, box, &keys_->layout);
+  const points::SortedKeys source = repack(*keys_, layout);
+  auto keys = std::make_shared<points::SortedKeys>();
   keys->layout = layout;
   if (layout.wide())
-    merge_shifted<Key128>(source, offsets, axes, *keys);
+    merge_shifted<points::Key128>(source, offsets, axes, *keys);
   else
     merge_shifted<uint64_t>(source, offsets, axes, *keys);
   at::Tensor coordinates = unpack_all(*keys);
@@ -252,11 +259,11 @@ CoordinateMapPtr CoordinateMap::expanded(std::span<const int64_t> offsets, std::
   }
   if (kept < coordinates.size(0)) {
     coordinates = coordinates.narrow(0, 0, kept).clone();
-    *keys = pack_sorted(layout, coordinates.const_data_ptr<int32_t>(), kept);
+    *keys = pack_ascending(layout, coordinates.const_data_ptr<int32_t>(), kept).value();
   }
   // Not every offset leads onto the grid, so the box may be smaller than what could have been reached.
-  box = Box::around(coordinates.const_data_ptr<int32_t>(), kept, columns);
-  return from_sorted(std::move(coordinates), std::move(box), std::move(keys));
+  box = points::Box::around(coordinates.const_data_ptr<int32_t>(), kept, columns);
+  return from_sorted(std::move(coordinates), std::make_shared<points::Box>(std::move(box)), std::move(keys));
 }
 
 CoordinateMapPtr CoordinateMap::origins() const {
@@ -283,20 +290,20 @@ CoordinateMapPtr CoordinateMap::pruned(const at::Tensor& keep) const {
 CoordinateMapPtr CoordinateMap::united(std::span<const CoordinateMapPtr> maps) {
   const char* operation = "CoordinateMap::united";
   require(!maps.empty(), operation, "there are no maps, expected one at least");
-  Box box = maps[0]->box();
+  points::Box box = maps[0]->box();
   for (const CoordinateMapPtr& map : maps) {
     require(map->dimension() == maps[0]->dimension(), operation, "a map has ", map->dimension(), " axes, expected ",
             maps[0]->dimension(), " as the first one has");
     box.include(map->box());
   }
-  const KeyLayout layout = layout_for(operation, box, &maps[0]->keys().layout);
-  auto keys = std::make_shared<SortedKeys>(repack(maps[0]->keys(), layout));
+  const points::KeyLayout layout = layout_for(operation, box, &maps[0]->keys().layout);
+  auto keys = std::make_shared<points::SortedKeys>(repack(maps[0]->keys(), layout));
   for (const CoordinateMapPtr& map : maps.subspan(1)) {
-    const SortedKeys more = repack(map->keys(), layout);
-    layout.wide() ? merge_keys<Key128>(more, *keys) : merge_keys<uint64_t>(more, *keys);
+    const points::SortedKeys more = repack(map->keys(), layout);
+    layout.wide() ? merge_keys<points::Key128>(more, *keys) : merge_keys<uint64_t>(more, *keys);
   }
   at::Tensor coordinates = unpack_all(*keys);
-  return from_sorted(std::move(coordinates), std::move(box), std::move(keys));
+  return from_sorted(std::move(coordinates), std::make_shared<points::Box>(std::move(box)), std::move(keys));
 }
 
 at::Tensor CoordinateMap::find(const at::Tensor& coordinates) const {
@@ -309,7 +316,7 @@ at::Tensor CoordinateMap::find(const at::Tensor& coordinates) const {
   const at::Tensor given = coordinates.cpu().contiguous();
   const int32_t* queries = given.const_data_ptr<int32_t>();
   if (keys_->layout.wide())
-    find_rows<Key128>(*this, queries, given.size(0), rows.mutable_data_ptr<int64_t>());
+    find_rows<points::Key128>(*this, queries, given.size(0), rows.mutable_data_ptr<int64_t>());
   else
     find_rows<uint64_t>(*this, queries, given.size(0), rows.mutable_data_ptr<int64_t>());
   return rows;
@@ -317,7 +324,7 @@ at::Tensor CoordinateMap::find(const at::Tensor& coordinates) const {
 
 int64_t CoordinateMap::bytes() const {
   return static_cast<int64_t>(coordinates_.nbytes() + order_.size() * sizeof(int32_t) +
-                              keys_->narrow.size() * sizeof(uint64_t) + keys_->wide.size() * sizeof(Key128));
+                              keys_->narrow.size() * sizeof(uint64_t) + keys_->wide.size() * sizeof(points::Key128));
 }
 
 }  // namespace lockstep::sparse

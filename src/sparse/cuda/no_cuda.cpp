@@ -18,7 +18,8 @@ void register_operations(torch::Library&) {}
 MadeMap insert(const char* operation, const at::Tensor&) {
   no_cuda(operation);
 }
-MadeMap strided(const CoordinateMap&, std::span<const int64_t>, const Box&, const KeyLayout&, at::Device) {
+MadeMap strided(const CoordinateMap&, std::span<const int64_t>, const points::Box&, const points::KeyLayout&,
+                at::Device) {
   no_cuda("CoordinateMap::strided");
 }
 void keep_copy(const CoordinateMap&, const MadeMap&) {}

@@ -37,6 +37,6 @@ template at::Tensor upload(const int32_t*, int64_t, at::ScalarType, at::Device);
 template at::Tensor upload(const int64_t*, int64_t, at::ScalarType, at::Device);
 template at::Tensor upload(const uint8_t*, int64_t, at::ScalarType, at::Device);
 template at::Tensor upload(const uint64_t*, int64_t, at::ScalarType, at::Device);
-template at::Tensor upload(const Key128*, int64_t, at::ScalarType, at::Device);
+template at::Tensor upload(const points::Key128*, int64_t, at::ScalarType, at::Device);
 
 }  // namespace lockstep::sparse::cuda

@@ -28,7 +28,7 @@ using Group = std::vector<size_t>;
 /// An offset of zero from a map onto itself needs no search; one longer than the box finds nothing.
 enum class Kind { none, identity, search };
 
-Kind kind_of(std::span<const int64_t> offset, const KeyLayout& layout, bool onto_itself) {
+Kind kind_of(std::span<const int64_t> offset, const points::KeyLayout& layout, bool onto_itself) {
   if (onto_itself && std::all_of(offset.begin(), offset.end(), [](int64_t x) { return x == 0; })) return Kind::identity;
   return layout.reaches(offset) ? Kind::search : Kind::none;
 }
@@ -93,7 +93,7 @@ void walk(const std::vector<Key>& in_keys, const std::vector<Key>& out_keys, int
 template <class Key>
 class Search {
  public:
-  Search(const SortedKeys& in, const SortedKeys& out, int64_t axes, std::span<const int64_t> offsets)
+  Search(const points::SortedKeys& in, const points::SortedKeys& out, int64_t axes, std::span<const int64_t> offsets)
       : in_(in),
         out_(out),
         axes_(axes),
@@ -168,8 +168,8 @@ class Search {
     }
   }
 
-  const SortedKeys& in_;
-  const SortedKeys& out_;
+  const points::SortedKeys& in_;
+  const points::SortedKeys& out_;
   int64_t axes_;
   std::span<const int64_t> offsets_;
   int64_t outputs_;
@@ -203,12 +203,12 @@ PairList PairList::identity(int64_t count) {
   return list;
 }
 
-KeyLayout common_layout(const CoordinateMap& a, const CoordinateMap& b) {
-  const KeyLayout& layout = a.keys().layout;
+points::KeyLayout common_layout(const CoordinateMap& a, const CoordinateMap& b) {
+  const points::KeyLayout& layout = a.keys().layout;
   if (layout == b.keys().layout) return layout;
-  Box box = a.box();
+  points::Box box = a.box();
   box.include(b.box());
-  return layout.covers(box) ? layout : KeyLayout("KernelMap::build", box);
+  return layout.covers(box) ? layout : points::KeyLayout("KernelMap::build", box);
 }
 
 std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap& out, std::span<const int64_t> offsets,
@@ -216,13 +216,14 @@ std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap&
   const int64_t axes = in.dimension();
   std::vector<PairList> lists(wanted.size());
   // Both sides in one layout. Maps derived from each other have the same one; others are repacked.
-  const KeyLayout layout = common_layout(in, out);
-  const auto in_layout = [&](const CoordinateMap& map, std::optional<SortedKeys>& copy) -> const SortedKeys& {
+  const points::KeyLayout layout = common_layout(in, out);
+  const auto in_layout = [&](const CoordinateMap& map,
+                             std::optional<points::SortedKeys>& copy) -> const points::SortedKeys& {
     return map.keys().layout == layout ? map.keys() : copy.emplace(repack(map.keys(), layout));
   };
-  std::optional<SortedKeys> in_copy, out_copy;
-  const SortedKeys& in_keys = in_layout(in, in_copy);
-  const SortedKeys& out_keys = in_layout(out, out_copy);
+  std::optional<points::SortedKeys> in_copy, out_copy;
+  const points::SortedKeys& in_keys = in_layout(in, in_copy);
+  const points::SortedKeys& out_keys = in_layout(out, out_copy);
 
   std::vector<size_t> searched;
   for (size_t k = 0; k < wanted.size(); ++k) {
@@ -233,7 +234,7 @@ std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap&
   }
   const std::vector<Group> groups = make_groups(offsets, axes, searched);
   if (layout.wide())
-    Search<Key128>(in_keys, out_keys, axes, offsets).run(groups, lists);
+    Search<points::Key128>(in_keys, out_keys, axes, offsets).run(groups, lists);
   else
     Search<uint64_t>(in_keys, out_keys, axes, offsets).run(groups, lists);
   return lists;

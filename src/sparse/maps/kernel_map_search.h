@@ -31,7 +31,7 @@ class PairList {
 };
 
 /// A layout that covers both maps: their own where they share one. Throws Error where 128 bits don't hold them.
-KeyLayout common_layout(const CoordinateMap& a, const CoordinateMap& b);
+points::KeyLayout common_layout(const CoordinateMap& a, const CoordinateMap& b);
 
 /// The pairs with in = out + offset for each offset k with wanted[k]; the other lists stay empty.
 std::vector<PairList> search_pairs(const CoordinateMap& in, const CoordinateMap& out, std::span<const int64_t> offsets,

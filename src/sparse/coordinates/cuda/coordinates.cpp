@@ -100,8 +100,8 @@ Groups group_keys(const at::Tensor& keys, int64_t count, int bits, cudaStream_t 
 }
 
 template <class Key>
-SortedKeys to_cpu(const at::Tensor& keys, const KeyLayout& layout) {
-  SortedKeys sorted;
+points::SortedKeys to_cpu(const at::Tensor& keys, const points::KeyLayout& layout) {
+  points::SortedKeys sorted;
   sorted.layout = layout;
   const at::Tensor copy = keys.cpu();
   const auto* data = reinterpret_cast<const Key*>(copy.const_data_ptr<int64_t>());
@@ -120,7 +120,7 @@ void keep_order(MadeMap& made, at::Tensor& numbers) {
 }
 
 template <class Key>
-void insert_rows(MadeMap& made, const at::Tensor& coordinates, const KeyLayout& layout) {
+void insert_rows(MadeMap& made, const at::Tensor& coordinates, const points::KeyLayout& layout) {
   const auto stream = at::cuda::getCurrentCUDAStream();
   const int64_t count = coordinates.size(0);
   const at::Tensor keys = empty_keys<Key>(count, coordinates);
@@ -140,8 +140,8 @@ void insert_rows(MadeMap& made, const at::Tensor& coordinates, const KeyLayout& 
 }
 
 template <class From, class To>
-void round_rows(MadeMap& made, const CoordinateMap& map, std::span<const int64_t> stride, const KeyLayout& layout,
-                at::Device device) {
+void round_rows(MadeMap& made, const CoordinateMap& map, std::span<const int64_t> stride,
+                const points::KeyLayout& layout, at::Device device) {
   const auto stream = at::cuda::getCurrentCUDAStream();
   const auto source = keys_on_device(map, device);
   source->stream.use();
@@ -160,8 +160,8 @@ void round_rows(MadeMap& made, const CoordinateMap& map, std::span<const int64_t
   made.on_device = std::make_shared<KeysOnDevice>(KeysOnDevice{groups.keys, at::Tensor(), OnStream({groups.keys})});
 }
 
-Box box_of(const at::Tensor& coordinates) {
-  if (coordinates.size(0) == 0) return Box::around(nullptr, 0, coordinates.size(1));
+points::Box box_of(const at::Tensor& coordinates) {
+  if (coordinates.size(0) == 0) return points::Box::around(nullptr, 0, coordinates.size(1));
   const at::Tensor both = at::stack({at::amin(coordinates, 0), at::amax(coordinates, 0)}).to(at::kCPU, at::kLong);
   const int64_t *low = both.const_data_ptr<int64_t>(), *high = low + coordinates.size(1);
   return {{low, high}, {high, high + coordinates.size(1)}};
@@ -176,28 +176,28 @@ MadeMap insert(const char* operation, const at::Tensor& coordinates) {
   made.box = box_of(given);
   require(made.box.empty() || made.box.low[0] >= 0, operation, "a batch index is ",
           made.box.empty() ? 0 : made.box.low[0], ", expected 0 or more");
-  const KeyLayout layout(operation, made.box);
+  const points::KeyLayout layout(operation, made.box);
   if (made.box.empty()) {
     made.coordinates = given.cpu();
     made.keys = pack_sorted(layout, nullptr, 0);
   } else if (layout.wide()) {
-    insert_rows<Key128>(made, given, layout);
+    insert_rows<points::Key128>(made, given, layout);
   } else {
     insert_rows<uint64_t>(made, given, layout);
   }
   return made;
 }
 
-MadeMap strided(const CoordinateMap& map, std::span<const int64_t> stride, const Box& box, const KeyLayout& layout,
-                at::Device device) {
+MadeMap strided(const CoordinateMap& map, std::span<const int64_t> stride, const points::Box& box,
+                const points::KeyLayout& layout, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   MadeMap made;
   made.box = box;
   if (map.keys().layout.wide())
-    layout.wide() ? round_rows<Key128, Key128>(made, map, stride, layout, device)
-                  : round_rows<Key128, uint64_t>(made, map, stride, layout, device);
+    layout.wide() ? round_rows<points::Key128, points::Key128>(made, map, stride, layout, device)
+                  : round_rows<points::Key128, uint64_t>(made, map, stride, layout, device);
   else
-    layout.wide() ? round_rows<uint64_t, Key128>(made, map, stride, layout, device)
+    layout.wide() ? round_rows<uint64_t, points::Key128>(made, map, stride, layout, device)
                   : round_rows<uint64_t, uint64_t>(made, map, stride, layout, device);
   return made;
 }

@@ -20,8 +20,8 @@ struct MadeMap {
   at::Tensor coordinates;      ///< int32 [size, columns], on the CPU
   at::Tensor unique, inverse;  ///< int64, on the CPU; undefined where all coordinates were different
   std::vector<int32_t> order;  ///< empty where rows are sorted
-  SortedKeys keys;
-  Box box;
+  points::SortedKeys keys;
+  points::Box box;
   std::shared_ptr<const KeysOnDevice> on_device;
 };
 
@@ -30,8 +30,8 @@ struct MadeMap {
 MadeMap insert(const char* operation, const at::Tensor& coordinates);
 
 /// CoordinateMap::strided, in a layout that covers `box`, the rounded one. It waits once, for the number of results.
-MadeMap strided(const CoordinateMap& map, std::span<const int64_t> stride, const Box& box, const KeyLayout& layout,
-                at::Device device);
+MadeMap strided(const CoordinateMap& map, std::span<const int64_t> stride, const points::Box& box,
+                const points::KeyLayout& layout, at::Device device);
 
 /// Keeps the copy that a map was made with.
 void keep_copy(const CoordinateMap& map, const MadeMap& made);

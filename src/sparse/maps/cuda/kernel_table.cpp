@@ -15,7 +15,8 @@
 namespace lockstep::sparse::cuda {
 namespace {
 
-std::shared_ptr<const KeysOnDevice> upload_keys(const SortedKeys& sorted, const CoordinateMap& map, at::Device device) {
+std::shared_ptr<const KeysOnDevice> upload_keys(const points::SortedKeys& sorted, const CoordinateMap& map,
+                                                at::Device device) {
   const int64_t size = map.size();
   const at::Tensor keys = sorted.layout.wide() ? upload(sorted.wide.data(), size, at::kLong, device)
                                                : upload(sorted.narrow.data(), size, at::kLong, device);
@@ -24,7 +25,7 @@ std::shared_ptr<const KeysOnDevice> upload_keys(const SortedKeys& sorted, const 
 }
 
 /// Keys of a map in a layout that may be another one than its own.
-std::shared_ptr<const KeysOnDevice> keys_in_layout(const CoordinateMap& map, const KeyLayout& layout,
+std::shared_ptr<const KeysOnDevice> keys_in_layout(const CoordinateMap& map, const points::KeyLayout& layout,
                                                    at::Device device) {
   if (map.keys().layout == layout) return keys_on_device(map, device);
   return upload_keys(repack(map.keys(), layout), map, device);
@@ -36,7 +37,7 @@ struct Found {
 };
 
 template <class Key>
-Found find_neighbours(const KernelMap& map, const KeyLayout& layout, at::Device device, cudaStream_t stream) {
+Found find_neighbours(const KernelMap& map, const points::KeyLayout& layout, at::Device device, cudaStream_t stream) {
   const auto in = keys_in_layout(*map.in_map(), layout, device);
   const auto out = map.in_map() == map.out_map() ? in : keys_in_layout(*map.out_map(), layout, device);
   in->stream.use();
@@ -117,8 +118,8 @@ std::shared_ptr<const TableOnDevice> table_on_device(const KernelMap& map, at::D
       return std::make_shared<TableOnDevice>(TableOnDevice{table, OnStream({})});
     }
     const auto stream = at::cuda::getCurrentCUDAStream(device.index());
-    const KeyLayout layout = common_layout(*map.in_map(), *map.out_map());
-    const Found found = layout.wide() ? find_neighbours<Key128>(map, layout, device, stream)
+    const points::KeyLayout layout = common_layout(*map.in_map(), *map.out_map());
+    const Found found = layout.wide() ? find_neighbours<points::Key128>(map, layout, device, stream)
                                       : find_neighbours<uint64_t>(map, layout, device, stream);
     return std::make_shared<TableOnDevice>(arrange(map, found, stream));
   });

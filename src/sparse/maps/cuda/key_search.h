@@ -14,8 +14,8 @@ struct PlainLayout {
   int64_t low[kMostColumns] = {};
   uint64_t mask[kMostColumns] = {};
 
-  explicit PlainLayout(const KeyLayout& layout) {
-    for (const KeyLayout::Field& field : layout.fields()) {
+  explicit PlainLayout(const points::KeyLayout& layout) {
+    for (const points::KeyLayout::Field& field : layout.fields()) {
       low[columns] = field.low;
       mask[columns] = field.mask;
       shift[columns++] = field.shift;

@@ -15,22 +15,22 @@ void launch_map(int64_t count, cudaStream_t stream, const Part& part);
 
 /// All of them, to be instantiated beside the definition of launch_map().
 #define LOCKSTEP_SPARSE_MAP_LAUNCH(...) template void launch_map(int64_t, cudaStream_t, const __VA_ARGS__&)
-#define LOCKSTEP_SPARSE_MAP_LAUNCHES_OF(Key)            \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(PackRows<Key>);            \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(RoundKeys<uint64_t, Key>); \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(RoundKeys<Key128, Key>);   \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(TakeWord<Key>);            \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(MarkFirst<Key>);           \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(CollectGroups<Key>);       \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(UnpackKeys<Key>);          \
+#define LOCKSTEP_SPARSE_MAP_LAUNCHES_OF(Key)                  \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(PackRows<Key>);                  \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(RoundKeys<uint64_t, Key>);       \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(RoundKeys<points::Key128, Key>); \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(TakeWord<Key>);                  \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(MarkFirst<Key>);                 \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(CollectGroups<Key>);             \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(UnpackKeys<Key>);                \
   LOCKSTEP_SPARSE_MAP_LAUNCH(FindNeighbours<Key>)
-#define LOCKSTEP_SPARSE_MAP_LAUNCHES         \
-  LOCKSTEP_SPARSE_MAP_LAUNCHES_OF(uint64_t); \
-  LOCKSTEP_SPARSE_MAP_LAUNCHES_OF(Key128);   \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(CountUp);       \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(NumberRows);    \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(MaskPositions); \
-  LOCKSTEP_SPARSE_MAP_LAUNCH(ArrangeTable);  \
+#define LOCKSTEP_SPARSE_MAP_LAUNCHES               \
+  LOCKSTEP_SPARSE_MAP_LAUNCHES_OF(uint64_t);       \
+  LOCKSTEP_SPARSE_MAP_LAUNCHES_OF(points::Key128); \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(CountUp);             \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(NumberRows);          \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(MaskPositions);       \
+  LOCKSTEP_SPARSE_MAP_LAUNCH(ArrangeTable);        \
   LOCKSTEP_SPARSE_MAP_LAUNCH(MaskTiles)
 
 /// Sorts by the low `bits` of words; equal ones keep their order. Scratch memory: sort_bytes(count).
