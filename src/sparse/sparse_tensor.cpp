@@ -103,6 +103,15 @@ SparseTensor::SparseTensor(const at::Tensor& features, const at::Tensor& coordin
   inverse_ = inserted.inverse;
 }
 
+SparseTensor::SparseTensor(const at::Tensor& features, const points::SortedCoordinates& coordinates,
+                           CoordinateManagerPtr manager)
+    : features_(features),
+      manager_(manager_for(std::move(manager), coordinates.coordinates())),
+      map_(CoordinateMap::of(coordinates)) {
+  check_features("SparseTensor", features_, map_->size());
+  key_ = manager_->insert(map_, AxisValues(manager_->dimension(), 1));
+}
+
 SparseTensor::SparseTensor(at::Tensor features, CoordinateMapKey key, CoordinateManagerPtr manager)
     : features_(std::move(features)), key_(std::move(key)), manager_(std::move(manager)) {
   require(manager_ != nullptr, "SparseTensor", "there is no manager, expected the one that knows '", key_.to_string(),

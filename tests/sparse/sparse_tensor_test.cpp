@@ -79,6 +79,26 @@ TEST(SparseTensor, KeepsTheOrderOfDifferentCoordinates) {
   EXPECT_TRUE(at::equal(x.inverse_mapping(), at::arange(4)));
 }
 
+TEST(SparseTensor, OfSortedCoordinatesIsTheSameTensor) {
+  const at::Tensor mixed = random_cloud(200, 3, -3, 3, 3, 5);
+  const at::Tensor ascending =
+      CoordinateMap::united(std::vector<CoordinateMapPtr>{CoordinateMap::insert(mixed).map})->coordinates();
+  const at::Tensor features = at::randn({ascending.size(0), 2});
+  const SparseTensor usual(features, ascending), sorted(features, points::SortedCoordinates(ascending));
+  EXPECT_TRUE(sorted.coordinates().is_same(ascending));
+  EXPECT_EQ(sorted.key(), usual.key());
+  EXPECT_TRUE(at::equal(sorted.features(), usual.features()));
+  EXPECT_TRUE(at::equal(sorted.features_at_coordinates(mixed), usual.features_at_coordinates(mixed)));
+  EXPECT_EQ(sorted.batch_size(), usual.batch_size());
+  const LayerGeometry geometry{KernelRegion::hypercube({2, 2, 2}, {1, 1, 1}), {2, 2, 2}};
+  const SparseTensor a = pool(usual, Pooling::sum, geometry), b = pool(sorted, Pooling::sum, geometry);
+  EXPECT_TRUE(at::equal(a.coordinates(), b.coordinates()) && at::equal(a.features(), b.features()));
+  EXPECT_THROW(SparseTensor(at::randn({3, 2}), points::SortedCoordinates(ascending)), Error);
+  EXPECT_THROW(SparseTensor(features, points::SortedCoordinates()), Error);
+  EXPECT_THROW(SparseTensor(features, points::SortedCoordinates(ascending), std::make_shared<CoordinateManager>(2)),
+               Error);
+}
+
 TEST(SparseTensor, ComputesOnTheUnionOfCoordinates) {
   const auto manager = std::make_shared<CoordinateManager>(2);
   const SparseTensor a = make_tensor(25, 2, 2, 4, manager), b = make_tensor(25, 2, 2, 5, manager);

@@ -14,6 +14,7 @@
 #include "lockstep/data/order.h"
 #include "lockstep/data/transforms.h"
 #include "lockstep/numerics/placement.h"
+#include "lockstep/points/sorted_coordinates.h"
 
 namespace lockstep::data {
 
@@ -45,6 +46,9 @@ struct Batch {
   /// is of the whole one for each cloud that has voxels.
   at::Tensor targets;
   at::Tensor coordinates{};  ///< of clouds: [m, 4] int32, the number of the cloud in this share, then its voxel's place
+  /// The same coordinates as what they are: sorted, so that a sparse tensor is made of them without looking. They share
+  /// their memory, which must not be written to where these are used.
+  points::SortedCoordinates sorted_coordinates{};
   /// Of clouds, where LoaderOptions::points asks: [p] int64 each, the row of the voxel that a point is in, and its
   /// class.
   at::Tensor voxel_of_point{}, point_targets{};

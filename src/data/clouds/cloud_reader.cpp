@@ -33,6 +33,7 @@ void join(const std::vector<SeenCloud>& clouds, int64_t channels, Batch& batch) 
     }
     features = std::copy_n(voxels.features.const_data_ptr<float>(), size * channels, features);
   }
+  batch.sorted_coordinates = points::SortedCoordinates(batch.coordinates);
 }
 
 /// The classes of all voxels.

@@ -171,6 +171,7 @@ TEST(CloudLoader, AnEpochHasEachCloudOnceWhateverTheReplicas) {
       for (const Batch& batch : loader.share(replica)) {
         EXPECT_EQ(batch.coordinates.sizes(), at::IntArrayRef({batch.inputs.size(0), 4}));
         EXPECT_EQ(batch.targets.size(0), batch.inputs.size(0));
+        EXPECT_TRUE(batch.sorted_coordinates.coordinates().is_same(batch.coordinates));
         EXPECT_EQ(batch.weight, batch.targets.ge(0).sum().item<double>());
         if (batch.count > 0) {
           EXPECT_EQ(batch.coordinates.select(1, 0).max().item<int64_t>(), batch.count - 1);
