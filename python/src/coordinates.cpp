@@ -20,6 +20,29 @@ using sparse::CoordinateMapKey;
 using sparse::KernelRegion;
 using sparse::LayerGeometry;
 
+namespace {
+
+/// Where the # of a number stands at the end of a string id; its size where none does.
+size_t number_in(const std::string& id) {
+  const size_t mark = id.find_last_not_of("0123456789");
+  const bool numbered = mark != std::string::npos && id[mark] == '#' && mark + 1 < id.size() && id.size() - mark < 19;
+  return numbered ? mark : id.size();
+}
+
+/// Python's keys have one text beside the stride: the user's label, then # and the number where the manager has counted
+/// one, or where the label itself ends that way.
+std::string string_id(const CoordinateMapKey& key) {
+  const bool plain = key.number == 0 && number_in(key.label) == key.label.size();
+  return plain ? key.label : key.label + "#" + std::to_string(key.number);
+}
+
+CoordinateMapKey key_of(AxisValues stride, const std::string& id) {
+  const size_t mark = number_in(id);
+  return {std::move(stride), id.substr(0, mark), mark == id.size() ? 0 : std::stoll(id.substr(mark + 1))};
+}
+
+}  // namespace
+
 MapKey::MapKey(int64_t coordinate_size) : coordinate_size_(coordinate_size) {
   require(coordinate_size >= 2, "CoordinateMapKey", "coordinate size is ", coordinate_size,
           ", expected 1 + D, which is 2 or more");
@@ -42,10 +65,9 @@ void MapKey::set(CoordinateMapKey key) {
 
 std::string MapKey::to_string() const {
   if (!is_set()) return "coordinate map key:not set";
-  return "coordinate map key:" + sparse::to_string(key_->tensor_stride) + (key_->id.empty() ? "" : ":" + key_->id);
+  const std::string id = string_id(*key_);
+  return "coordinate map key:" + sparse::to_string(key_->tensor_stride) + (id.empty() ? "" : ":" + id);
 }
-
-namespace {
 
 at::Tensor rows_or_all(const at::Tensor& rows, int64_t count) {
   return rows.defined() ? rows : at::arange(count, at::kLong);
@@ -56,28 +78,26 @@ void bind_keys(py::module_& module) {
                      "Names a coordinate map of a manager: its tensor stride (one value an axis) and a string id. "
                      "CoordinateMapKey(1 + D) is an empty key.")
       .def(py::init<int64_t>(), py::arg("coordinate_size"))
-      .def(py::init([](AxisValues stride, std::string id) {
-             return MapKey(CoordinateMapKey{std::move(stride), std::move(id)});
-           }),
+      .def(py::init([](AxisValues stride, std::string id) { return MapKey(key_of(std::move(stride), id)); }),
            py::arg("tensor_stride"), py::arg("string_id") = "")
       .def("is_key_set", &MapKey::is_set)
       .def("get_coordinate_size", &MapKey::coordinate_size, "1 + D.")
       .def("get_tensor_stride", [](const MapKey& self) { return self.get().tensor_stride; })
       .def(
-          "get_key", [](const MapKey& self) { return std::pair(self.get().tensor_stride, self.get().id); },
+          "get_key", [](const MapKey& self) { return std::pair(self.get().tensor_stride, string_id(self.get())); },
           "(tensor stride, string id).")
       .def(
           "set_key",
           [](MapKey& self, AxisValues stride, std::string id) {
             self = MapKey(self.coordinate_size());
-            self.set({std::move(stride), std::move(id)});
+            self.set(key_of(std::move(stride), id));
           },
           py::arg("tensor_stride"), py::arg("string_id") = "")
       .def(
           "set_key",
           [](MapKey& self, std::pair<AxisValues, std::string> key) {
             self = MapKey(self.coordinate_size());
-            self.set({std::move(key.first), std::move(key.second)});
+            self.set(key_of(std::move(key.first), key.second));
           },
           py::arg("key"))
       .def("__repr__", &MapKey::to_string)
@@ -89,11 +109,11 @@ void bind_keys(py::module_& module) {
       .def(py::pickle(
           [](const MapKey& self) -> py::tuple {
             if (!self.is_set()) return py::make_tuple(self.coordinate_size());
-            return py::make_tuple(self.get().tensor_stride, self.get().id);
+            return py::make_tuple(self.get().tensor_stride, string_id(self.get()));
           },
           [](const py::tuple& state) {
             if (state.size() == 1) return MapKey(state[0].cast<int64_t>());
-            return MapKey(CoordinateMapKey{state[0].cast<AxisValues>(), state[1].cast<std::string>()});
+            return MapKey(key_of(state[0].cast<AxisValues>(), state[1].cast<std::string>()));
           }));
 }
 
@@ -176,7 +196,7 @@ py::tuple state_of(const CoordinateManager& manager) {
   py::list maps, strided;
   for (const auto& [key, map] : snapshot.maps) {
     numbers.emplace(key, numbers.size());
-    maps.append(py::make_tuple(key.tensor_stride, key.id, map->coordinates()));
+    maps.append(py::make_tuple(key.tensor_stride, string_id(key), map->coordinates()));
   }
   for (const auto& each : snapshot.strided)
     strided.append(py::make_tuple(numbers.at(each.from), each.stride, numbers.at(each.to)));
@@ -188,7 +208,7 @@ sparse::CoordinateManagerPtr manager_of(const py::tuple& state) {
   snapshot.batch_size = state[1].cast<int64_t>();
   for (const py::handle& each : state[2]) {
     const auto map = each.cast<std::tuple<AxisValues, std::string, at::Tensor>>();
-    snapshot.maps.emplace_back(CoordinateMapKey{std::get<0>(map), std::get<1>(map)},
+    snapshot.maps.emplace_back(key_of(std::get<0>(map), std::get<1>(map)),
                                sparse::CoordinateMap::insert(std::get<2>(map)).map);
   }
   for (const py::handle& each : state[3]) {
@@ -233,11 +253,7 @@ void bind_manager(py::module_& module) {
           "grid.")
       .def(
           "share_map",
-          [](Manager& self, const Manager& from, const MapKey& key) {
-            if (&self == &from) return key;
-            if (self.contains(key.get()) && self.map(key.get()) == from.map(key.get())) return key;
-            return MapKey(self.insert(from.map(key.get()), key.get().tensor_stride, key.get().id));
-          },
+          [](Manager& self, const Manager& from, const MapKey& key) { return MapKey(self.share(from, key.get())); },
           py::arg("manager"), py::arg("key"), ReleaseGil(), "The key here of a map that another manager has.")
       .def(
           "find",

@@ -18,11 +18,12 @@
 
 namespace lockstep::sparse {
 
-/// Names a coordinate map of a manager: its tensor stride, and an id that tells apart maps of the same stride. Maps
-/// that come from one another by strides share their id.
+/// Names a coordinate map of a manager: its tensor stride, and a label and a number that tell apart maps of the same
+/// stride. Maps that come from one another by strides share both.
 struct CoordinateMapKey {
   AxisValues tensor_stride;
-  std::string id;
+  std::string label{};  ///< the user's name for the coordinates, often empty
+  int64_t number = 0;   ///< 0, or one that the manager has counted to, where the coordinates are others of that label
 
   std::string to_string() const;
   auto operator<=>(const CoordinateMapKey&) const = default;
@@ -59,11 +60,15 @@ class CoordinateManager {
     CoordinateMapKey key;
     at::Tensor unique, inverse;  ///< as of CoordinateMap::insert
   };
-  /// Adds coordinates under (tensor_stride, id), or (tensor_stride, id-1), ... where that is taken. Throws Error unless
-  /// all are multiples of the tensor stride; of a map made before that is the caller's to see to. A stride of 0 holds
-  /// on an axis where all are 0.
-  Inserted insert(const at::Tensor& coordinates, AxisValues tensor_stride, const std::string& id = "");
-  CoordinateMapKey insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id = "");
+  /// Adds coordinates under (tensor_stride, label, 0), or another number where that is taken. Throws Error unless all
+  /// are multiples of the tensor stride; of a map made before that is the caller's to see to. A stride of 0 holds on an
+  /// axis where all are 0.
+  Inserted insert(const at::Tensor& coordinates, AxisValues tensor_stride, const std::string& label = "");
+  CoordinateMapKey insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& label = "");
+  /// The same under a number that no map has, whatever its stride: layers don't take the map for a finer one of theirs.
+  Inserted insert_apart(const at::Tensor& coordinates, AxisValues tensor_stride);
+  /// The key here of a map that another manager has; it is added where it is not here yet.
+  CoordinateMapKey share(const CoordinateManager& from, const CoordinateMapKey& key);
 
   bool contains(const CoordinateMapKey& key) const;
   /// Throws Error, listing the keys there are, when `key` is none of them.
@@ -78,10 +83,10 @@ class CoordinateManager {
   CoordinateMapKey prune(const CoordinateMapKey& key, const at::Tensor& keep);
   CoordinateMapKey unite(const std::vector<CoordinateMapKey>& keys);
 
-  /// Where a layer puts its outputs for inputs at `in`. Transposed layers use the finer map of the same id where there
-  /// is one, or else the one of no id (of a pruned map: the whole finer one), or else, as generative ones do, a map of
-  /// all that they reach, which gets the id where that is free. Throws Error where a transposed layer's stride does not
-  /// divide the tensor stride.
+  /// Where a layer puts its outputs for inputs at `in`. Transposed layers use the map that `in` was strided from, or
+  /// else the finer map of the same label and number where there is one, or else the one of no label and number 0 (of a
+  /// pruned map: the whole finer one), or else, as generative ones do, a map of all that they reach, which gets label
+  /// and number where these are free. Throws Error where a transposed layer's stride does not divide the tensor stride.
   CoordinateMapKey out_key(const CoordinateMapKey& in, const LayerGeometry& geometry);
   /// The tensor stride that they have there. Throws as out_key does.
   AxisValues out_stride(const CoordinateMapKey& in, const LayerGeometry& geometry) const;
@@ -121,7 +126,8 @@ class CoordinateManager {
   using KernelKey = std::tuple<CoordinateMapKey, CoordinateMapKey, KernelRegion>;
   using RowKey = std::tuple<CoordinateMapKey, CoordinateMapKey, bool>;
 
-  CoordinateMapKey add(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id);
+  /// Under this key, or another number where that is taken.
+  CoordinateMapKey add(CoordinateMapPtr map, CoordinateMapKey key);
   CoordinateMapPtr find(const CoordinateMapKey& key) const;
   CoordinateMapKey stride_locked(const CoordinateMapKey& key, const AxisValues& stride);
   CoordinateMapKey origin_locked(const CoordinateMapKey& key);
@@ -135,8 +141,11 @@ class CoordinateManager {
   std::map<std::pair<CoordinateMapKey, LayerGeometry>, CoordinateMapKey> expanded_;
   std::map<CoordinateMapKey, CoordinateMapKey> origins_;
   std::map<std::vector<CoordinateMapKey>, CoordinateMapKey> unions_;
+  /// The number of a union, by labels and numbers of its parts: those of the same parts on other strides have it too.
+  std::map<std::vector<std::pair<std::string, int64_t>>, int64_t> union_numbers_;
   std::map<KernelKey, KernelMapPtr> kernel_maps_;
   std::map<RowKey, RowMapPtr> row_maps_;
+  int64_t counted_ = 0;  ///< the largest number of a key
   int64_t hits_ = 0, misses_ = 0;
 };
 

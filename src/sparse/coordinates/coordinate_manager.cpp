@@ -44,10 +44,18 @@ void require_multiples(const CoordinateMap& map, const AxisValues& tensor_stride
               " is no multiple of the tensor stride ", sparse::to_string(tensor_stride));
 }
 
+CoordinateMap::Inserted checked_map(int64_t dimension, const at::Tensor& coordinates, const AxisValues& tensor_stride) {
+  CoordinateMap::Inserted inserted = CoordinateMap::insert(coordinates);
+  require_stride(dimension, *inserted.map, tensor_stride);
+  require_multiples(*inserted.map, tensor_stride);
+  return inserted;
+}
+
 }  // namespace
 
 std::string CoordinateMapKey::to_string() const {
-  return "stride " + sparse::to_string(tensor_stride) + (id.empty() ? "" : " id '" + id + "'");
+  return text("stride ", sparse::to_string(tensor_stride), label.empty() ? "" : " label '" + label + "'",
+              number == 0 ? "" : " number " + std::to_string(number));
 }
 
 std::string LayerGeometry::to_string() const {
@@ -66,24 +74,39 @@ void CoordinateManager::set_batch_size(int64_t entries) {
 }
 
 CoordinateManager::Inserted CoordinateManager::insert(const at::Tensor& coordinates, AxisValues tensor_stride,
-                                                      const std::string& id) {
-  CoordinateMap::Inserted inserted = CoordinateMap::insert(coordinates);
-  require_stride(dimension_, *inserted.map, tensor_stride);
-  require_multiples(*inserted.map, tensor_stride);
+                                                      const std::string& label) {
+  CoordinateMap::Inserted inserted = checked_map(dimension_, coordinates, tensor_stride);
   const std::lock_guard lock(mutex_);
-  return {add(std::move(inserted.map), std::move(tensor_stride), id), std::move(inserted.unique),
+  return {add(std::move(inserted.map), {std::move(tensor_stride), label}), std::move(inserted.unique),
           std::move(inserted.inverse)};
 }
 
-CoordinateMapKey CoordinateManager::insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id) {
-  require_stride(dimension_, *map, tensor_stride);
+CoordinateManager::Inserted CoordinateManager::insert_apart(const at::Tensor& coordinates, AxisValues tensor_stride) {
+  CoordinateMap::Inserted inserted = checked_map(dimension_, coordinates, tensor_stride);
   const std::lock_guard lock(mutex_);
-  return add(std::move(map), std::move(tensor_stride), id);
+  return {add(std::move(inserted.map), {std::move(tensor_stride), "", ++counted_}), std::move(inserted.unique),
+          std::move(inserted.inverse)};
 }
 
-CoordinateMapKey CoordinateManager::add(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& id) {
-  CoordinateMapKey key{std::move(tensor_stride), id};
-  for (int number = 1; maps_.count(key); ++number) key.id = id + "-" + std::to_string(number);
+CoordinateMapKey CoordinateManager::insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& label) {
+  require_stride(dimension_, *map, tensor_stride);
+  const std::lock_guard lock(mutex_);
+  return add(std::move(map), {std::move(tensor_stride), label});
+}
+
+CoordinateMapKey CoordinateManager::share(const CoordinateManager& from, const CoordinateMapKey& key) {
+  CoordinateMapPtr map = from.map(key);
+  if (&from == this) return key;
+  require_stride(dimension_, *map, key.tensor_stride);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [there, same] : maps_)
+    if (same == map && there.tensor_stride == key.tensor_stride) return there;
+  // Its number counts the other manager's maps.
+  return add(std::move(map), {key.tensor_stride, key.label, key.number == 0 ? 0 : ++counted_});
+}
+
+CoordinateMapKey CoordinateManager::add(CoordinateMapPtr map, CoordinateMapKey key) {
+  if (maps_.count(key)) key.number = ++counted_;
   maps_.emplace(key, std::move(map));
   return key;
 }
@@ -123,9 +146,9 @@ CoordinateMapKey CoordinateManager::stride_locked(const CoordinateMapKey& key, c
   const AxisValues out = times(key.tensor_stride, stride);
   CoordinateMapPtr coarse = find(key)->strided(out);
   // Stride 4 leads where stride 2 does twice: layers on either way then share keys and kernel maps.
-  const auto there = maps_.find({out, key.id});
+  const auto there = maps_.find({out, key.label, key.number});
   const bool same = there != maps_.end() && at::equal(there->second->coordinates(), coarse->coordinates());
-  const CoordinateMapKey made = same ? there->first : add(std::move(coarse), out, key.id);
+  const CoordinateMapKey made = same ? there->first : add(std::move(coarse), {out, key.label, key.number});
   strided_.emplace(std::pair{key, stride}, made);
   return made;
 }
@@ -144,7 +167,7 @@ CoordinateMapKey CoordinateManager::origin_locked(const CoordinateMapKey& key) {
   for (const auto& [other, map] : maps_)
     if (other.tensor_stride == zeros && at::equal(map->coordinates(), made->coordinates()))
       return origins_.emplace(key, other).first->second;
-  return origins_.emplace(key, add(made, zeros, "")).first->second;
+  return origins_.emplace(key, add(made, {zeros})).first->second;
 }
 
 CoordinateMapKey CoordinateManager::origin(const CoordinateMapKey& key) {
@@ -155,12 +178,8 @@ CoordinateMapKey CoordinateManager::origin(const CoordinateMapKey& key) {
 CoordinateMapKey CoordinateManager::prune(const CoordinateMapKey& key, const at::Tensor& keep) {
   CoordinateMapPtr pruned = map(key)->pruned(keep);
   const std::lock_guard lock(mutex_);
-  // An id that no map has, on any stride: a transposed layer takes a finer map of its input's id for its own.
-  const std::string name = key.id.empty() ? "pruned" : key.id + "-pruned";
-  std::string id = name;
-  const auto has_id = [&](const auto& entry) { return entry.first.id == id; };
-  for (int number = 1; std::ranges::any_of(maps_, has_id); ++number) id = name + "-" + std::to_string(number);
-  return add(std::move(pruned), key.tensor_stride, id);
+  // A number that no map has, on any stride: a transposed layer takes a finer map of its input's number for its own.
+  return add(std::move(pruned), {key.tensor_stride, key.label, ++counted_});
 }
 
 CoordinateMapKey CoordinateManager::unite(const std::vector<CoordinateMapKey>& keys) {
@@ -173,13 +192,18 @@ CoordinateMapKey CoordinateManager::unite(const std::vector<CoordinateMapKey>& k
   const auto known = unions_.find(sorted);
   if (known != unions_.end()) return known->second;
   std::vector<CoordinateMapPtr> maps;
+  std::vector<std::pair<std::string, int64_t>> parts;
   for (const CoordinateMapKey& key : sorted) {
     require(key.tensor_stride == sorted[0].tensor_stride, "CoordinateManager::unite", "a tensor has stride ",
             sparse::to_string(key.tensor_stride), ", expected ", sparse::to_string(sorted[0].tensor_stride),
             " as the others have");
     maps.push_back(find(key));
+    parts.emplace_back(key.label, key.number);
   }
-  return unions_.emplace(sorted, add(CoordinateMap::united(maps), sorted[0].tensor_stride, "union")).first->second;
+  CoordinateMapPtr united = CoordinateMap::united(maps);
+  int64_t& number = union_numbers_[parts];
+  if (number == 0) number = ++counted_;
+  return unions_.emplace(sorted, add(std::move(united), {sorted[0].tensor_stride, "", number})).first->second;
 }
 
 AxisValues CoordinateManager::out_stride(const CoordinateMapKey& in, const LayerGeometry& geometry) const {
@@ -204,12 +228,12 @@ CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, c
   if (!geometry.transposed && !geometry.expand_coordinates) return stride_locked(in, geometry.stride);
   const auto known = expanded_.find({in, geometry});
   if (known != expanded_.end()) return known->second;
-  const CoordinateMapKey finer{out, in.id};
+  const CoordinateMapKey finer{out, in.label, in.number};
   if (geometry.transposed && !geometry.generative) {
-    // The map that this one was strided from, before any that merely has its id.
+    // The map that this one was strided from, before any that merely has its label and number.
     for (const auto& [from, to] : strided_)
       if (to == in && from.first.tensor_stride == out) return from.first;
-    for (const CoordinateMapKey& there : {finer, CoordinateMapKey{out, ""}})  // that of a map pruned is the whole one's
+    for (const CoordinateMapKey& there : {finer, CoordinateMapKey{out}})  // that of a map pruned is the whole one's
       if (maps_.count(there)) return there;
   }
   // in = out + offset for a convolution, out = in + offset for a transposed one.
@@ -218,8 +242,7 @@ CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, c
     for (int64_t& value : offsets) value = -value;
   // A transposed layer's reach lies where its inputs do: on the finer grid, for inputs that are multiples of theirs.
   const AxisValues grid = geometry.transposed ? AxisValues(dimension_, 1) : out;
-  const std::string id = !maps_.count(finer) ? in.id : in.id.empty() ? "expanded" : in.id + "-expanded";
-  const CoordinateMapKey made = add(find(in)->expanded(offsets, grid), out, id);
+  const CoordinateMapKey made = add(find(in)->expanded(offsets, grid), finer);
   expanded_.emplace(std::pair{in, geometry}, made);
   return made;
 }
@@ -298,6 +321,7 @@ void CoordinateManager::restore(const Snapshot& snapshot) {
                 static_cast<int64_t>(key.tensor_stride.size()) == dimension_,
             name, "map '", key.to_string(), "' is not one of ", dimension_, " axes");
     maps_.emplace(key, map);
+    counted_ = std::max(counted_, key.number);
   }
   for (const Snapshot::Strided& each : snapshot.strided) {
     static_cast<void>(find(each.from));

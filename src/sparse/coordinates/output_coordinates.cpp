@@ -13,12 +13,9 @@ OutputCoordinates::OutputCoordinates(at::Tensor coordinates) : coordinates_(std:
 
 CoordinateMapKey OutputCoordinates::key_for(const SparseTensor& x, const LayerGeometry& geometry) const {
   CoordinateManager& manager = *x.manager();
-  if (coordinates_.defined()) return manager.insert(coordinates_, manager.out_stride(x.key(), geometry), "given").key;
+  if (coordinates_.defined()) return manager.insert_apart(coordinates_, manager.out_stride(x.key(), geometry)).key;
   if (!key_) return manager.out_key(x.key(), geometry);
-  if (manager_ == nullptr || manager_ == x.manager()) return *key_;
-  const CoordinateMapPtr map = manager_->map(*key_);
-  if (manager.contains(*key_) && manager.map(*key_) == map) return *key_;
-  return manager.insert(map, key_->tensor_stride, key_->id);
+  return manager_ ? manager.share(*manager_, *key_) : *key_;
 }
 
 }  // namespace lockstep::sparse
