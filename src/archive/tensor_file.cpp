@@ -7,16 +7,13 @@
 #include <zlib.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <sstream>
-#include <system_error>
 
 #include "archive/pickle.h"
-#include "lockstep/archive/detail/safe_file.h"
 #include "lockstep/archive/detail/tensor_archive.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::train {
 namespace {
@@ -146,32 +143,18 @@ Value read_tensor_file(std::span<const std::byte> bytes, const std::string& name
   }
 }
 
-std::string read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  require(file.good(), "read_tensor_file", "'", path, "' can't be opened (", std::strerror(errno),
-          "), expected a file of torch.save");
-  const auto size = file.tellg();
-  require(size >= 0, "read_tensor_file", "'", path, "' is no file, expected one of torch.save");
-  std::string bytes(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  file.read(bytes.data(), size);
-  require(file.good() || size == std::streampos(0), "read_tensor_file", "'", path, "' can't be read (",
-          std::strerror(errno), ")");
-  return bytes;
-}
-
 Value read_tensor_file(const std::string& path) {
-  const std::string bytes = read_bytes(path);
+  const std::string bytes = read_file(path, "read_tensor_file");
   return read_tensor_file(std::as_bytes(std::span(bytes)), path);
 }
 
-void write_archive(SafeFile& file, const Value& value) {
+void write_archive(AtomicFile& file, const Value& value) {
   // libtorch's writer throws out of its destructor where its sink fails: ours never says so, and what failed comes out
   // here.
   std::exception_ptr failure;
   PyTorchStreamWriter archive([&](const void* bytes, size_t count) {
     try {
-      if (!failure) file.write(bytes, count);
+      if (!failure) file.write({static_cast<const char*>(bytes), count});
     } catch (...) {
       failure = std::current_exception();
     }
@@ -192,7 +175,7 @@ void write_archive(SafeFile& file, const Value& value) {
 
 void write_tensor_file(const std::string& path, const Value& value) {
   static_assert(std::endian::native == std::endian::little);
-  SafeFile file(path);
+  AtomicFile file(path, "write_tensor_file");
   write_archive(file, value);
   file.commit();
 }

@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
+
+#include "lockstep/base/detail/descriptor.h"
 
 namespace lockstep {
 namespace {
@@ -48,12 +49,7 @@ std::string prefix(LogLevel level) {
 
 // The whole message at once: the kernel keeps a write of up to PIPE_BUF bytes (4 KiB) to a pipe in one piece.
 void write_to_stderr(std::string_view lines) {
-  while (!lines.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, lines.data(), lines.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // Nobody reads; there is no better place to complain.
-    lines.remove_prefix(static_cast<size_t>(written));
-  }
+  static_cast<void>(write_all(STDERR_FILENO, lines));  // Where nobody reads, there is no better place to complain.
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/report/cloud_view.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/image.h"
 
 namespace lockstep::cli {
@@ -71,7 +71,7 @@ void draw(const std::string& file, const data::Cloud& cloud, const std::vector<R
   if (file.empty()) return;
   constexpr int kHeight = 480;
   const auto image = report::draw_cloud(cloud.points, colours, side, kHeight, shown);
-  run::write_file_atomically(file, run::encode_png(image));
+  write_file(file, run::encode_png(image));
 }
 
 /// A colour for all points, darker towards the ground: so that one sees a shape, not a shadow.
@@ -94,7 +94,7 @@ Json label_points(const std::string& file, const data::Cloud& cloud, const data:
   std::vector<Rgb> colours;
   for (const int64_t label : labels) colours.push_back(report::class_colour(label));
   if (!options.out.empty()) write_labelled(file, cloud, labels, colours, options.out);
-  if (!options.labels.empty()) run::write_file_atomically(options.labels, data::label_file(labels, trained.data));
+  if (!options.labels.empty()) write_file(options.labels, data::label_file(labels, trained.data));
   draw(options.png, cloud, colours, trained.data.voxel / 2, report::Shown::room);
   return describe(labels, cloud.labels, trained.data);
 }

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "lockstep/report/html.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/run_files.h"
 
 namespace lockstep::cli {
@@ -18,7 +18,7 @@ int report(const ReportOptions& options) {
   const auto runs = run::read_runs({options.runs.begin(), options.runs.end()});
   std::filesystem::path output = options.output;
   if (output.empty()) output = runs.size() == 1 ? run::Folder{options.runs[0]}.report() : "report.html";
-  run::write_file_atomically(output, report::report_page(runs));
+  write_file(output, report::report_page(runs));
   std::printf("%s\n", output.c_str());
   return 0;
 }

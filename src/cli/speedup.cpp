@@ -21,7 +21,7 @@
 #include "lockstep/report/curves.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/table.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -252,7 +252,7 @@ int speedup(const SpeedupOptions& given) {
               config.model.c_str(), config.data.c_str(), all[0].together.steps(), options.rounds,
               options.rounds == 1 ? "round" : "rounds");
   print(rows, options, gpus);
-  if (!options.json.empty()) run::write_file_atomically(options.json, table_of(rows, gpus).to_json() + "\n");
+  if (!options.json.empty()) write_file(options.json, table_of(rows, gpus).to_json() + "\n");
   if (!options.chart.empty()) report::write_figure(options.chart, report::speedup_figure(rows));
   return 0;
 }

@@ -14,7 +14,7 @@
 #include "lockstep/numerics/device.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/table.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -81,7 +81,7 @@ int sweep(const SweepOptions& options) {
   std::printf("%s on %s, %ld epochs%s\n\n%s", config.model.c_str(), config.data.c_str(),
               static_cast<long>(config.epochs), options.fixed_batch ? "" : "; the batch grows with the devices",
               table.to_text().c_str());
-  if (!options.json.empty()) run::write_file_atomically(options.json, table.to_json() + "\n");
+  if (!options.json.empty()) write_file(options.json, table.to_json() + "\n");
   if (!options.chart.empty())
     report::write_figure(options.chart, table.to_figure({.title = "test accuracy by learning rate",
                                                          .x = "lr",

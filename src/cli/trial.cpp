@@ -16,7 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
 #include "lockstep/train/trainer.h"
 
@@ -130,7 +130,7 @@ int run_one(const TrialOptions& options) {
   trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
   const auto outcome = trainer.run();
   if (options.apart) recording.average(all);
-  if (all.rank() == 0) run::write_file_atomically(options.result, recording.json(trainer, outcome).dump());
+  if (all.rank() == 0) write_file(options.result, recording.json(trainer, outcome).dump());
   all.finish();
   return 0;
 }
@@ -168,7 +168,7 @@ TrialResult run_trial(const Trial& trial) {
   run::Config config = trial.config;
   config.quiet = true;
   config.out.clear();
-  run::write_file_atomically(folder.file("config.toml"), run::to_toml(config));
+  write_file(folder.file("config.toml"), run::to_toml(config));
   RunOptions run_options;
   run_options.processes = trial.processes;
   run_options.no_prefix = true;
@@ -181,13 +181,13 @@ TrialResult run_trial(const Trial& trial) {
   if (trial.evaluated) run_options.program.emplace_back("--evaluated");
   const int code = run(run_options);
   if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
-  return parse(Json::parse(run::read_file(folder.file("result.json"))));
+  return parse(Json::parse(read_file(folder.file("result.json"))));
 }
 
 void check_results(const std::string& json, const std::string& chart) {
-  if (!json.empty()) run::check_writable(json);
+  if (!json.empty()) check_writable(json);
   if (chart.empty()) return;
-  for (const char* suffix : {".svg", ".png"}) run::check_writable(chart + suffix);
+  for (const char* suffix : {".svg", ".png"}) check_writable(chart + suffix);
 }
 
 void setup_trial(CLI::App& app, Command& chosen) {

@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/transport/transport.h"
+#include "lockstep/base/detail/atomic_file.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -46,9 +47,9 @@ c10::intrusive_ptr<c10d::Store> meet_by_file(const Environment& place, std::chro
   const fs::path path = port_file(place.job);
   if (place.rank == 0) {
     auto store = make_store(place.store_host, 0, true, timeout);
-    const fs::path aside = path.string() + ".new";
-    std::ofstream(aside) << store->getPort() << "\n";
-    fs::rename(aside, path);
+    AtomicFile file(path, "connect", AtomicFile::Sync::no);
+    file.write(text(store->getPort(), "\n"));
+    file.commit();
     for (int r = 1; r < place.size; ++r) store->wait({text("met/", r)}, timeout);
     fs::remove(path);
     return store;

@@ -4,8 +4,9 @@
 #include <chrono>
 #include <exception>
 
-#include "lockstep/archive/detail/safe_file.h"
 #include "lockstep/archive/detail/tensor_archive.h"
+#include "lockstep/base/detail/atomic_file.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/run/run_files.h"
@@ -115,7 +116,7 @@ Checkpoint from_value(const train::Value& value, const std::string& name) {
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
-  train::SafeFile out(file);
+  AtomicFile out(file, "save_checkpoint");
   train::write_archive(out, to_value(checkpoint));
   out.commit(Folder{file.parent_path()}.previous_checkpoint());
 }
@@ -131,7 +132,7 @@ Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& 
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& file) {
-  const std::string bytes = train::read_bytes(file);
+  const std::string bytes = read_file(file, "load_checkpoint");
   return load_checkpoint(std::as_bytes(std::span(bytes)), file);
 }
 
@@ -141,7 +142,7 @@ std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folde
   for (const auto& file : {run.checkpoint(), run.previous_checkpoint()}) {
     if (!std::filesystem::exists(file)) continue;
     try {
-      CheckpointFile found{file, train::read_bytes(file)};
+      CheckpointFile found{file, read_file(file, "load_checkpoint")};
       load_checkpoint(std::as_bytes(std::span(found.bytes)), file);
       return found;
     } catch (const train::DamagedFile& error) {

@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/rule.h"
@@ -103,10 +103,7 @@ std::vector<std::string> read_toml(Config& config, const std::string& content, c
 std::vector<std::string> read_toml_file(Config& config, const std::string& file) {
   require(!std::filesystem::is_directory(file), "config", "'", file,
           "' is a folder, expected a file of options (NAME = VALUE), such as the config.toml of a run");
-  std::ifstream in(file, std::ios::binary);
-  require(in.good(), "config", "'", file, "' can't be opened, expected a file of options (NAME = VALUE)");
-  const std::string content{std::istreambuf_iterator<char>(in), {}};
-  return read_toml(config, content, file);
+  return read_toml(config, read_file(file, "config"), file);
 }
 
 void check(const Config& config) {

@@ -8,8 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/run/detail/descriptor.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/detail/json.h"
 #include "run/phases.h"
 
@@ -117,41 +116,29 @@ std::vector<Metrics> read_metrics(const std::filesystem::path& file) {
   return all;
 }
 
+MetricsWriter::MetricsWriter(std::filesystem::path file, int flags)
+    : file_(std::move(file)), out_(open(file_.c_str(), flags | O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  require(static_cast<bool>(out_), "MetricsWriter", file_, ": ", std::strerror(errno));
+}
+
 MetricsWriter MetricsWriter::create(const std::filesystem::path& file) {
-  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-  require(fd >= 0, "MetricsWriter", file, ": ", std::strerror(errno));
-  return {file, fd};
+  return {file, O_TRUNC};
 }
 
 MetricsWriter MetricsWriter::resume(const std::filesystem::path& file, int64_t step) {
   const std::string contents = std::filesystem::exists(file) ? read_file(file) : "";
   const size_t kept = kept_bytes(contents, file, step);
-  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(fd >= 0, "MetricsWriter", file, ": ", std::strerror(errno));
-  MetricsWriter writer(file, fd);
-  require(kept == contents.size() || ftruncate(fd, static_cast<off_t>(kept)) == 0, "MetricsWriter", file, ": ",
-          std::strerror(errno));
+  MetricsWriter writer(file, 0);
+  require(kept == contents.size() || ftruncate(writer.out_.get(), static_cast<off_t>(kept)) == 0, "MetricsWriter", file,
+          ": ", std::strerror(errno));
   return writer;
 }
 
-MetricsWriter::MetricsWriter(MetricsWriter&& other) noexcept
-    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
-
-MetricsWriter& MetricsWriter::operator=(MetricsWriter&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-MetricsWriter::~MetricsWriter() {
-  if (fd_ >= 0) close(fd_);
-}
-
 void MetricsWriter::append(const Metrics& metrics) {
-  const off_t before = lseek(fd_, 0, SEEK_END);
-  if (write_all(fd_, to_json(metrics) + "\n")) return;
+  const off_t before = lseek(out_.get(), 0, SEEK_END);
+  if (write_all(out_.get(), to_json(metrics) + "\n")) return;
   const int error = errno;
-  if (before >= 0 && ftruncate(fd_, before) != 0) {
+  if (before >= 0 && ftruncate(out_.get(), before) != 0) {
     // The half line stays; readers skip it, and a resumed run cuts it off.
   }
   fail("MetricsWriter", file_, ": ", std::strerror(error));

@@ -5,7 +5,8 @@
 #include <array>
 #include <map>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/atomic_file.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/detail/json.h"
 #include "run/phases.h"
 
@@ -20,7 +21,7 @@ void Folder::remove_run() const {
   for (const auto& file : {metrics(), checkpoint(), previous_checkpoint(), weights(), config(), summary(), confusion(),
                            samples(), scenes(), curves_svg(), curves_png(), report(), tensorboard()}) {
     std::filesystem::remove_all(file);
-    std::filesystem::remove(file.string() + ".partial");
+    std::filesystem::remove(partial_name(file));
   }
 }
 
@@ -75,7 +76,7 @@ std::string fault(const Samples& samples) {
 }
 
 void write_json(const std::filesystem::path& file, const Json& json) {
-  write_file_atomically(file, dump_json(json) + "\n");
+  write_file(file, dump_json(json) + "\n");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/image.h"
 
@@ -65,7 +65,7 @@ void write_scenes(const std::filesystem::path& file, const Scenes& scenes) {
                               {"labels", packed(scene.labels)},
                               {"predictions", packed(scene.predictions)},
                               {"colours", packed(scene.colours)}});
-  write_file_atomically(file, dump_json(json) + "\n");
+  write_file(file, dump_json(json) + "\n");
 }
 
 Scenes read_scenes(const std::filesystem::path& file) {

@@ -14,7 +14,7 @@
 #include "lockstep/report/curves.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/tensorboard.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
 #include "train/precision.h"
 #include "train/scenes.h"
@@ -145,7 +145,7 @@ Recorder::Recorder(const Plan& plan, const std::optional<run::Checkpoint>& start
                              pace_tag(plan.task.train->info()));
       files_->events->text("config", step, report::verbatim(run::to_toml(plan.config)));
     }
-    run::write_file_atomically(folder.config(), run::to_toml(plan.config));
+    write_file(folder.config(), run::to_toml(plan.config));
     run::write_summary(folder.summary(), summary_);
   });
 }

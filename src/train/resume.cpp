@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "lockstep/archive/detail/tensor_archive.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/transforms.h"
 #include "train/plan.h"
@@ -42,7 +42,7 @@ bool says_the_same(const run::Field& mine, const run::Field& theirs, const run::
 
 std::optional<run::CheckpointFile> read_here(const std::string& path) {
   if (std::filesystem::is_directory(path)) return run::find_checkpoint(path);
-  run::CheckpointFile found{path, read_bytes(path)};
+  run::CheckpointFile found{path, read_file(path, "load_checkpoint")};
   run::load_checkpoint(std::as_bytes(std::span(found.bytes)), path);
   return found;
 }

@@ -23,13 +23,16 @@
 #include <random>
 
 #include "archive/pickle.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
+#include "support/full_disk.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::train {
 namespace {
 
 using test::TemporaryFolder;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string bytes_of(const std::string& file) {
@@ -169,7 +172,7 @@ TEST(TensorFile, AChangedByteOfATensorOrThePickleIsDamaged) {
 TEST(TensorFile, SaysWhatAFileIsThatItCannotRead) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of<Error>([&] { read_tensor_file(folder.file("none.pt")); }),
-              HasSubstr("can't be opened (No such file or directory)"));
+              HasSubstr("can't be opened: No such file or directory"));
   write(folder.file("text.pt"), "hello, this is no zip");
   EXPECT_THAT(message_of<DamagedFile>([&] { read_tensor_file(folder.file("text.pt")); }), HasSubstr("is no zip"));
   write(folder.file("old.pt"), "\x80\x02}q.");
@@ -177,13 +180,18 @@ TEST(TensorFile, SaysWhatAFileIsThatItCannotRead) {
 }
 
 TEST(TensorFile, AFullDiskIsAnErrorThatNamesTheFile) {
-  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
   const TemporaryFolder folder;
-  std::filesystem::create_symlink("/dev/full", folder.file("a.pt.partial"));
-  EXPECT_THAT(message_of<std::system_error>([&] { write_tensor_file(folder.file("a.pt"), sample()); }),
-              HasSubstr("a.pt' can't be written"));
-  EXPECT_THAT(message_of<std::system_error>([&] { write_tensor_file(folder.file("no/such/a.pt"), sample()); }),
+  {
+    const test::FullDisk disk(100);
+    EXPECT_THAT(message_of<FileError>([&] { write_tensor_file(folder.file("a.pt"), sample()); }),
+                AllOf(HasSubstr("a.pt' can't be written"), HasSubstr("File too large")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.file("a.pt.partial")));
+  EXPECT_THAT(message_of<FileError>([&] { write_tensor_file(folder.file("no/such/a.pt"), sample()); }),
               HasSubstr("No such file or directory"));
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  EXPECT_THAT(message_of<FileError>([&] { write_tensor_file("/dev/full", sample()); }),
+              HasSubstr("'/dev/full' can't be written: No space left on device"));
 }
 
 // Python's side: tensor_file.py DIRECTION FILE.

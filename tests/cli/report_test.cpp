@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "cli/program.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/run_files.h"
 #include "support/temporary_folder.h"
 
@@ -33,7 +33,7 @@ TEST_F(ReportCommand, WritesAPageIntoTheFolderOfItsRun) {
   const auto ended = run_program({"report", make_run("lenet")});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, (folder / "lenet/report.html").string() + "\n");
-  EXPECT_THAT(run::read_file(folder / "lenet/report.html"), HasSubstr("<title>lenet - Lockstep</title>"));
+  EXPECT_THAT(read_file(folder / "lenet/report.html"), HasSubstr("<title>lenet - Lockstep</title>"));
 }
 
 TEST_F(ReportCommand, ComparesSeveralRuns) {
@@ -41,12 +41,12 @@ TEST_F(ReportCommand, ComparesSeveralRuns) {
   const auto ended = run_program({"report", make_run("one"), make_run("two"), "-o", page});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, page + "\n");
-  EXPECT_THAT(run::read_file(page), HasSubstr("2 runs compared"));
+  EXPECT_THAT(read_file(page), HasSubstr("2 runs compared"));
 }
 
 TEST_F(ReportCommand, AnswersAMistakeWithOneLineAndExitCode2) {
   const std::string damaged = make_run("damaged");
-  run::write_file_atomically(damaged + "/metrics.jsonl", "{}\n");
+  write_file(damaged + "/metrics.jsonl", "{}\n");
   fs::create_directory(folder / "empty");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"report"}, "RUN is required"},

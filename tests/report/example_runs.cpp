@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::report {
 namespace {
@@ -136,7 +136,7 @@ void write_run(const std::filesystem::path& folder, const run::RunData& run) {
   std::filesystem::create_directories(folder);
   auto writer = run::MetricsWriter::create(files.metrics());
   for (const auto& line : run.metrics) writer.append(line);
-  run::write_file_atomically(files.config(), run.config);
+  write_file(files.config(), run.config);
   if (run.summary) run::write_summary(files.summary(), *run.summary);
   if (run.confusion) run::write_confusion(files.confusion(), *run.confusion);
   if (!run.samples.samples.empty()) run::write_samples(files.samples(), run.samples);

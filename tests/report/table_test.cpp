@@ -6,8 +6,8 @@
 
 #include <cmath>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/report/format.h"
-#include "lockstep/run/detail/files.h"
 #include "support/error_of.h"
 #include "support/temporary_folder.h"
 
@@ -86,8 +86,8 @@ TEST(Table, SaysWhichRowOrColumnIsWrong) {
 TEST(Table, IsWrittenAsSvgAndPng) {
   const TemporaryFolder folder;
   write_figure(folder / "speedup", speedups().to_figure({.title = "Time", .x = "devices", .y = "time"}));
-  EXPECT_THAT(run::read_file(folder / "speedup.svg"), HasSubstr("data-series=\"time\""));
-  EXPECT_EQ(run::decode_png(run::read_file(folder / "speedup.png"), "speedup.png").width, 960);
+  EXPECT_THAT(read_file(folder / "speedup.svg"), HasSubstr("data-series=\"time\""));
+  EXPECT_EQ(run::decode_png(read_file(folder / "speedup.png"), "speedup.png").width, 960);
 }
 
 }  // namespace

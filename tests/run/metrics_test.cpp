@@ -3,20 +3,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cmath>
-#include <csignal>
 #include <limits>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "support/error_of.h"
+#include "support/full_disk.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::run {
 namespace {
 
 using test::error_of;
+using test::FullDisk;
 using test::TemporaryFolder;
 
 using testing::ElementsAre;
@@ -96,7 +96,7 @@ TEST(MetricsFile, LosesOnlyTheLineThatAKillCutInHalf) {
   const auto file = folder / "metrics.jsonl";
   const std::string whole = to_json(line_of(1)) + "\n" + to_json(line_of(2)) + "\n";
   for (size_t cut = 0; cut <= whole.size(); ++cut) {
-    write_file_atomically(file, whole.substr(0, cut));
+    write_file(file, whole.substr(0, cut));
     const size_t lines = std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut), '\n');
     EXPECT_THAT(read_metrics(file), SizeIs(lines)) << cut;
   }
@@ -105,7 +105,7 @@ TEST(MetricsFile, LosesOnlyTheLineThatAKillCutInHalf) {
 TEST(MetricsFile, NamesTheLineThatIsBad) {
   const TemporaryFolder folder;
   const auto file = folder / "metrics.jsonl";
-  write_file_atomically(file, to_json(line_of(1)) + "\n\nnonsense\n");
+  write_file(file, to_json(line_of(1)) + "\n\nnonsense\n");
   EXPECT_THAT(error_of([&] { read_metrics(file); }), HasSubstr(file.string() + ":3: parse error"));
   EXPECT_THAT(error_of([&] { read_metrics(folder / "none"); }), HasSubstr("No such file or directory"));
   EXPECT_THAT(error_of([&] { read_metrics(folder.path()); }), HasSubstr("is a folder, expected a file"));
@@ -118,7 +118,7 @@ TEST(MetricsFile, OfAResumedRunHasEveryStepOnce) {
     auto writer = MetricsWriter::create(file);
     for (int step = 1; step <= 6; ++step) writer.append(line_of(step));
   }
-  write_file_atomically(folder / "half", read_file(file) + R"({"step": 7, "spl)");
+  write_file(folder / "half", read_file(file) + R"({"step": 7, "spl)");
   std::filesystem::rename(folder / "half", file);
   auto writer = MetricsWriter::resume(file, 4);
   for (int step = 5; step <= 8; ++step) writer.append(line_of(step));
@@ -149,23 +149,9 @@ TEST(MetricsFile, IsMadeWhereAResumedRunFindsNone) {
 
 TEST(MetricsFile, IsNotChangedByAResumeThatFindsItDamaged) {
   const TemporaryFolder folder;
-  write_file_atomically(folder / "metrics.jsonl", "nonsense\n");
+  write_file(folder / "metrics.jsonl", "nonsense\n");
   EXPECT_THAT(error_of([&] { MetricsWriter::resume(folder / "metrics.jsonl", 1); }), HasSubstr("metrics.jsonl:1: "));
   EXPECT_EQ(read_file(folder / "metrics.jsonl"), "nonsense\n");
-}
-
-// Runs `action` with files that can't grow past this size, as on a full disk.
-template <class Action>
-std::string error_at_size_limit(size_t bytes, Action action) {
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit low{bytes, before.rlim_max};
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &low);
-  const std::string message = error_of(action);
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
-  return message;
 }
 
 TEST(MetricsFile, HasNoHalfLineAfterADiskWasFull) {
@@ -174,29 +160,13 @@ TEST(MetricsFile, HasNoHalfLineAfterADiskWasFull) {
   auto writer = MetricsWriter::create(file);
   writer.append(line_of(1));
   const std::string before = read_file(file);
-  EXPECT_THAT(error_at_size_limit(before.size() + 10, [&] { writer.append(line_of(2)); }),
-              EndsWith("metrics.jsonl\": File too large"));
+  {
+    const FullDisk disk(before.size() + 10);
+    EXPECT_THAT(error_of([&] { writer.append(line_of(2)); }), EndsWith("metrics.jsonl\": File too large"));
+  }
   EXPECT_EQ(read_file(file), before);
   writer.append(line_of(2));
   EXPECT_THAT(read_metrics(file), ElementsAre(line_of(1), line_of(2)));
-}
-
-TEST(AtomicFile, KeepsItsOldContentsWhenTheNewOnesDoNotFit) {
-  const TemporaryFolder folder;
-  const auto file = folder / "summary.json";
-  write_file_atomically(file, "old");
-  EXPECT_THAT(error_at_size_limit(100, [&] { write_file_atomically(file, std::string(200, 'x')); }),
-              HasSubstr("File too large"));
-  EXPECT_EQ(read_file(file), "old");
-  EXPECT_FALSE(std::filesystem::exists(file.string() + ".partial"));
-  write_file_atomically(file, "new");
-  EXPECT_EQ(read_file(file), "new");
-}
-
-TEST(AtomicFile, SaysWhereItCannotBeWritten) {
-  const TemporaryFolder folder;
-  EXPECT_THAT(error_of([&] { write_file_atomically(folder / "none/file", ""); }),
-              HasSubstr("none/file\": No such file or directory"));
 }
 
 }  // namespace

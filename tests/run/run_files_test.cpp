@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "support/error_of.h"
 #include "support/temporary_folder.h"
 
@@ -78,7 +78,7 @@ TEST(Summary, NamesTheFileAndTheKeyThatIsWrong) {
       {R"({"speedup": 4})", "'speedup' is 4, expected a list"},
   };
   for (const auto& [contents, message] : cases) {
-    write_file_atomically(file, contents);
+    write_file(file, contents);
     const std::string error = error_of([&] { read_summary(file); });
     EXPECT_THAT(error, HasSubstr("read_summary: " + file.string() + ": ")) << contents;
     EXPECT_THAT(error, HasSubstr(message)) << contents;
@@ -102,9 +102,9 @@ TEST(Confusion, MustBeSquareAndCount) {
   EXPECT_THAT(error_of([&] { write_confusion(file, {{"a"}, {{1, 2}}}); }), HasSubstr("row 0 has 2 counts, expected 1"));
   EXPECT_THAT(error_of([&] { write_confusion(file, {{"a"}, {{-1}}}); }), HasSubstr("row 0 holds -1"));
   EXPECT_FALSE(std::filesystem::exists(file));
-  write_file_atomically(file, R"({"classes": ["a"], "counts": [[0.5]]})");
+  write_file(file, R"({"classes": ["a"], "counts": [[0.5]]})");
   EXPECT_THAT(error_of([&] { read_confusion(file); }), HasSubstr("counts hold 0.5, expected whole numbers"));
-  write_file_atomically(file, R"({"classes": ["a"]})");
+  write_file(file, R"({"classes": ["a"]})");
   EXPECT_THAT(error_of([&] { read_confusion(file); }), HasSubstr("'counts' is missing"));
 }
 
@@ -126,9 +126,9 @@ TEST(Samples, HaveClassesThatThereAre) {
               }),
               HasSubstr("sample 0 has class 1, expected 0 to 0"));
   EXPECT_THAT(error_of([&] { write_samples(file, {{}, {{.image = pixel, .label = -1}}}); }), HasSubstr("class -1"));
-  write_file_atomically(file, R"({"samples": [{"label": 1}]})");
+  write_file(file, R"({"samples": [{"label": 1}]})");
   EXPECT_THAT(error_of([&] { read_samples(file); }), HasSubstr("samples[0]: 'png' is missing"));
-  write_file_atomically(file, R"({"samples": [{"png": "AAAA"}]})");
+  write_file(file, R"({"samples": [{"png": "AAAA"}]})");
   EXPECT_THAT(error_of([&] { read_samples(file); }), HasSubstr("expected a PNG"));
 }
 
@@ -167,10 +167,10 @@ TEST(Scenes, HaveAsManyLabelsAsVoxelsAndClassesThatThereAre) {
   scenes.scenes[0].labels[0] = 2;
   EXPECT_THAT(error_of([&] { write_scenes(file, scenes); }), HasSubstr("the label 2, expected one of 2 classes"));
   EXPECT_FALSE(std::filesystem::exists(file));
-  write_file_atomically(file, R"({"classes": ["a"], "scenes": [{"voxels": "AAA="}]})");
+  write_file(file, R"({"classes": ["a"], "scenes": [{"voxels": "AAA="}]})");
   EXPECT_THAT(error_of([&] { read_scenes(file); }),
               HasSubstr("scenes[0]: 'voxels' has 2 bytes, expected a multiple of 6"));
-  write_file_atomically(file, R"({"classes": [4]})");
+  write_file(file, R"({"classes": [4]})");
   EXPECT_THAT(error_of([&] { read_scenes(file); }), HasSubstr("classes[0] is no text"));
 }
 
@@ -179,7 +179,7 @@ TEST(Folder, GivesAllThatARunHasWritten) {
   const Folder files{folder.path()};
   MetricsWriter::create(files.metrics()).append({.step = 1, .loss = 2.});
   write_summary(files.summary(), full_summary());
-  write_file_atomically(files.config(), "model = \"lenet\"\n");
+  write_file(files.config(), "model = \"lenet\"\n");
   write_confusion(files.confusion(), {{"a"}, {{1}}});
   write_samples(files.samples(), {{}, {{.image = {1, 1, 1, {0}}}}});
   write_scenes(files.scenes(), two_scenes());
@@ -220,7 +220,7 @@ TEST(Folder, MustBeOne) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of([&] { read_run(folder.path()); }), HasSubstr("holds neither metrics.jsonl nor summary.json"));
   EXPECT_THAT(error_of([&] { read_run(folder / "none"); }), HasSubstr("is not there, expected the folder of a run"));
-  write_file_atomically(folder / "file", "");
+  write_file(folder / "file", "");
   EXPECT_THAT(error_of([&] { read_run(folder / "file"); }), HasSubstr("is a file, expected the folder of a run"));
 }
 

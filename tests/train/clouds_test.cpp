@@ -15,7 +15,7 @@
 #include "lockstep/data/cloud.h"
 #include "lockstep/models/clouds/minkunet.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/run/run_files.h"
 #include "lockstep/train/trainer.h"
 #include "support/published_clouds.h"
@@ -115,7 +115,7 @@ TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
   EXPECT_NEAR(*summary.test_mean_iou, *test.mean_iou, 1e-12);
   EXPECT_EQ(summary.unit, "voxels");
   for (const auto& events : std::filesystem::directory_iterator(folder.file("run/tb"))) {
-    const std::string bytes = run::read_file(events.path());
+    const std::string bytes = read_file(events.path());
     EXPECT_THAT(bytes, HasSubstr("voxels_per_second/train"));
     EXPECT_THAT(bytes, Not(HasSubstr("examples_per_second")));
   }

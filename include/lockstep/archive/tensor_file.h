@@ -62,7 +62,7 @@ Value read_tensor_file(std::span<const std::byte> bytes, const std::string& name
 
 /// Writes the file aside (PATH.partial), syncs it and renames it, so that PATH is at any time the old file or the new,
 /// whole. Tensors are written contiguous, from any device; those that are the same storage are written once. Throws
-/// std::system_error, naming the file, where the disk is full or may not be written to.
+/// Error, naming the file, where the disk is full or the file can't be made.
 void write_tensor_file(const std::string& path, const Value& value);
 
 }  // namespace lockstep::train

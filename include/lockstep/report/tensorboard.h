@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/detail/descriptor.h"
 #include "lockstep/run/image.h"
 #include "lockstep/run/metrics.h"
 
@@ -23,9 +24,6 @@ class EventWriter {
   /// hold from there on. `pace_tag`: what Metrics::examples_per_second is called, as it may count others.
   explicit EventWriter(const std::filesystem::path& folder, std::optional<int64_t> purge_step = {},
                        std::string pace_tag = "examples_per_second");
-  EventWriter(EventWriter&& other) noexcept;
-  EventWriter& operator=(EventWriter&& other) noexcept;
-  ~EventWriter();
 
   const std::filesystem::path& file() const { return file_; }
 
@@ -43,7 +41,7 @@ class EventWriter {
   void write(std::string_view event);
 
   std::filesystem::path file_;
-  int fd_ = -1;
+  Descriptor out_;
   std::string pace_tag_;
 };
 

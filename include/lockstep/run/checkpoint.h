@@ -48,7 +48,7 @@ struct Checkpoint {
 
 /// Writes it aside, syncs it and renames it; a file that had the name becomes "previous.pt" beside it, so that a whole
 /// checkpoint is there at any moment. Python reads it with torch.load(..., weights_only=True). Throws
-/// std::system_error.
+/// Error where it can't be written.
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
 /// Throws DamagedFile or Error (tensor_file.h), or Error where it is no checkpoint.

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/detail/descriptor.h"
+
 /// `metrics.jsonl`: what was measured while a run went on, one JSON object a line, in the order of time.
 namespace lockstep::run {
 
@@ -97,18 +99,14 @@ class MetricsWriter {
   /// bad line, as read_metrics.
   static MetricsWriter resume(const std::filesystem::path& file, int64_t step);
 
-  MetricsWriter(MetricsWriter&& other) noexcept;
-  MetricsWriter& operator=(MetricsWriter&& other) noexcept;
-  ~MetricsWriter();
-
   /// Throws Error when the line can't be written whole (a full disk), after taking its half back out of the file.
   void append(const Metrics& metrics);
 
  private:
-  MetricsWriter(std::filesystem::path file, int fd) : file_(std::move(file)), fd_(fd) {}
+  MetricsWriter(std::filesystem::path file, int flags);
 
   std::filesystem::path file_;
-  int fd_ = -1;
+  Descriptor out_;
 };
 
 }  // namespace lockstep::run

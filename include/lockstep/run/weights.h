@@ -16,7 +16,7 @@ Tensors weights_in(const train::Value& value, const std::string& name);
 Tensors read_weights(const std::filesystem::path& file);
 
 /// A plain dict of tensors, that Python reads with torch.load(..., weights_only=True) and load_state_dict. Throws
-/// std::system_error.
+/// Error where it can't be written.
 void write_weights(const std::filesystem::path& file, const Tensors& weights);
 
 /// One SHA-256 over names, dtypes, shapes and bytes (in row-major order), in the order of names: the same for equal

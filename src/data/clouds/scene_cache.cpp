@@ -4,18 +4,16 @@
 #include "data/clouds/scene_cache.h"
 
 #include <ATen/ops/empty.h>
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "data/formats/byte_cursor.h"
+#include "lockstep/base/detail/atomic_file.h"
 #include "lockstep/base/detail/digits.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/detail/sha256.h"
 #include "lockstep/base/log.h"
 
@@ -23,7 +21,6 @@ namespace lockstep::data {
 namespace {
 
 constexpr uint64_t kMagic = 0x31656E6563534C;  // "LScene1"
-constexpr const char* kAside = ".aside-";
 /// To be raised where readers or voxels give other bits for the same files.
 constexpr int kCacheVersion = 2;
 
@@ -85,33 +82,12 @@ SceneCache::Parts decode(const std::vector<uint8_t>& bytes, const std::string& k
   return parts;
 }
 
-/// A file of a name of its own beside the one that it becomes. mkstemp would make one that others of a group can't
-/// read.
-bool write_aside(const fs::path& file, const std::string& bytes) {
-  std::random_device random;
-  const std::string aside = text(file.string(), kAside, random(), "-", random());
-  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return false;
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = write(fd, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) break;
-    done += static_cast<size_t>(count);
-  }
-  const int error = done < bytes.size() ? errno : 0;
-  const bool whole = close(fd) == 0 && error == 0 && rename(aside.c_str(), file.c_str()) == 0;
-  if (!whole) unlink(aside.c_str());
-  if (error != 0) errno = error;
-  return whole;
-}
-
 /// What killed writers have left.
-void remove_old_asides(const fs::path& folder) {
+void remove_old_partials(const fs::path& folder) {
   const auto before = fs::file_time_type::clock::now() - std::chrono::hours(1);
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().string().find(kAside) != std::string::npos && entry.last_write_time(ignored) < before)
+    if (entry.path().extension() == ".partial" && entry.last_write_time(ignored) < before)
       fs::remove(entry.path(), ignored);
 }
 
@@ -121,7 +97,7 @@ SceneCache::SceneCache(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
   require(!error, "cache", folder_.string(), " can't be made: ", error.message());
-  remove_old_asides(folder_);
+  remove_old_partials(folder_);
 }
 
 fs::path SceneCache::file_of(const std::string& key) const {
@@ -135,7 +111,7 @@ std::optional<SceneCache::Parts> SceneCache::find(const std::string& key) const 
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return std::nullopt;
   try {
-    return decode(read_file(file), key, file.string());
+    return decode(read_bytes(file, "cache"), key, file.string());
   } catch (const Error& error) {
     log_warning(error.what(), "; it is made anew");
     return std::nullopt;
@@ -143,9 +119,13 @@ std::optional<SceneCache::Parts> SceneCache::find(const std::string& key) const 
 }
 
 void SceneCache::keep(const std::string& key, const Parts& parts) const {
-  const fs::path file = file_of(key);
-  if (!write_aside(file, encode(key, parts)) && !warned_.exchange(true))
-    log_warning("cache: ", file.string(), " can't be written: ", std::strerror(errno), "; training goes on without");
+  try {
+    AtomicFile out(file_of(key), "cache", AtomicFile::Sync::no);
+    out.write(encode(key, parts));
+    out.commit();
+  } catch (const FileError& error) {
+    if (!warned_.exchange(true)) log_warning(error.what(), "; training goes on without");
+  }
 }
 
 Cloud cached_cloud(const SceneCache& cache, const std::string& source, int64_t channels,

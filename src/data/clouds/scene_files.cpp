@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "data/formats/byte_cursor.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::data {
 namespace {
@@ -74,7 +75,7 @@ std::pair<fs::path, int64_t> path_and_number(std::string_view spec, int64_t othe
 Cloud read_scan(std::span<const fs::path> points_and_labels, const ScanFormat& format) {
   const fs::path& label_file = points_and_labels[1];
   Cloud cloud = read_scan_without_labels(points_and_labels[0], format);
-  const auto bytes = read_file(label_file);
+  const auto bytes = read_bytes(label_file, "open_dataset");
   const int64_t labels = rows_in(bytes, format.label_bytes, label_file);
   require(labels == cloud.size(), "open_dataset", label_file.string(), ", offset ", bytes.size(), ": it has ", labels,
           " labels, expected ", cloud.size(), ", one for each point of ", points_and_labels[0].string());
@@ -93,7 +94,7 @@ Cloud read_scan_without_labels(const fs::path& file, const ScanFormat& format) {
   const std::string name = file.string();
   require(name.ends_with(format.suffix), "open_dataset", name, " is no scan of this data set, expected a file *",
           format.suffix, " of ", format.floats, " floats a point");
-  const auto bytes = read_file(file);
+  const auto bytes = read_bytes(file, "open_dataset");
   const int64_t points = rows_in(bytes, format.floats * sizeof(float), file);
   ByteCursor at("open_dataset", bytes, name);
   Cloud cloud{.channels = 1};

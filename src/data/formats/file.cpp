@@ -6,8 +6,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 namespace lockstep::data {
 namespace {
@@ -81,21 +79,6 @@ void InputFile::expect_end() {
   const int64_t end = offset_;
   if (read_some({&more, 1}) != 0)
     fail_at(end, "there are more bytes, expected the end of the file; its header does not match its length");
-}
-
-std::vector<uint8_t> read_file(const fs::path& path) {
-  std::error_code ignored;
-  require(!fs::is_directory(path, ignored), "open_dataset", path.string(), " is a folder, expected a file");
-  std::ifstream file(path, std::ios::binary);
-  require(file.good(), "open_dataset", path.string(), " can't be opened: ", std::strerror(errno));
-  if (!fs::is_regular_file(path, ignored))  // such as a pipe, which has no size
-    return {std::istreambuf_iterator<char>(file), {}};
-  std::vector<uint8_t> bytes(static_cast<size_t>(file.seekg(0, std::ios::end).tellg()));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  require(file.good() || bytes.empty(), "open_dataset", path.string(), ", offset ", file.gcount(),
-          ": can't be read: ", std::strerror(errno));
-  return bytes;
 }
 
 fs::path find_file(const fs::path& folder, const std::vector<std::string>& names) {

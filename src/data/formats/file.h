@@ -50,9 +50,6 @@ class InputFile {
   int64_t offset_ = 0;
 };
 
-/// The whole of a file or a pipe, as it is. Throws Error where it can't be read.
-std::vector<uint8_t> read_file(const fs::path& path);
-
 /// The first of these that exists in the folder; empty where none does.
 fs::path find_file(const fs::path& folder, const std::vector<std::string>& names);
 

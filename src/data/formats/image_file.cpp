@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "lockstep/base/detail/file.h"
 namespace lockstep::data {
 namespace {
 
@@ -50,7 +51,7 @@ uint8_t rounded(int64_t sum) {
 }  // namespace
 
 Image read_image(const fs::path& path) {
-  const auto bytes = read_file(path);
+  const auto bytes = read_bytes(path, "read_image");
   const auto begins_with = [&](std::string_view signature) {
     return bytes.size() >= signature.size() && std::memcmp(bytes.data(), signature.data(), signature.size()) == 0;
   };

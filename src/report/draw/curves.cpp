@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::report {
 namespace {
@@ -132,8 +132,8 @@ Figure speedup_figure(std::span<const run::SpeedupRow> rows) {
 void write_curves(const run::Folder& folder, std::span<const run::Metrics> metrics) {
   const run::RunData run{.name = folder.folder.filename().string(), .metrics = {metrics.begin(), metrics.end()}};
   const Figure figures[] = {loss_figure({&run, 1}), accuracy_figure({&run, 1})};
-  run::write_file_atomically(folder.curves_svg(), to_svg(figures));
-  run::write_file_atomically(folder.curves_png(), run::encode_png(to_image(figures)));
+  write_file(folder.curves_svg(), to_svg(figures));
+  write_file(folder.curves_png(), run::encode_png(to_image(figures)));
 }
 
 }  // namespace lockstep::report

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/run/detail/descriptor.h"
 #include "report/tensorboard/protobuf.h"
 
 namespace lockstep::report {
@@ -101,34 +100,15 @@ EventWriter::EventWriter(const std::filesystem::path& folder, std::optional<int6
   std::filesystem::create_directories(folder, error);
   require(!error, "EventWriter", folder, ": ", error.message());
   file_ = folder / lockstep::text(file_start, number_of_next_file(folder), ".", host_name(), ".", getpid());
-  fd_ = open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  require(fd_ >= 0, "EventWriter", file_, ": ", std::strerror(errno));
-  try {
-    write(Message().number(1, wall_time()).bytes(3, "brain.Event:2").bytes());
-    // SessionLog with status START
-    if (purge_step) write(event_at(*purge_step).message(7, Message().integer(1, 1)).bytes());
-  } catch (...) {
-    close(fd_);
-    throw;
-  }
-}
-
-EventWriter::EventWriter(EventWriter&& other) noexcept
-    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)), pace_tag_(std::move(other.pace_tag_)) {}
-
-EventWriter& EventWriter::operator=(EventWriter&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(fd_, other.fd_);
-  std::swap(pace_tag_, other.pace_tag_);
-  return *this;
-}
-
-EventWriter::~EventWriter() {
-  if (fd_ >= 0) close(fd_);
+  out_ = Descriptor(open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+  require(static_cast<bool>(out_), "EventWriter", file_, ": ", std::strerror(errno));
+  write(Message().number(1, wall_time()).bytes(3, "brain.Event:2").bytes());
+  // SessionLog with status START
+  if (purge_step) write(event_at(*purge_step).message(7, Message().integer(1, 1)).bytes());
 }
 
 void EventWriter::write(std::string_view event) {
-  require(run::write_all(fd_, tf_record(event)), "EventWriter", file_, ": ", std::strerror(errno));
+  require(write_all(out_.get(), tf_record(event)), "EventWriter", file_, ": ", std::strerror(errno));
 }
 
 void EventWriter::metrics(const run::Metrics& line) {

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <vector>
 
+#include "lockstep/base/detail/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/report/format.h"
-#include "lockstep/run/detail/descriptor.h"
 #include "report/terminal/progress_parts.h"
 
 namespace lockstep::report {
@@ -100,7 +100,7 @@ class Progress::Display {
   }
 
  private:
-  static void write_all_or_drop(int fd, const std::string& bytes) { static_cast<void>(run::write_all(fd, bytes)); }
+  static void write_all_or_drop(int fd, const std::string& bytes) { static_cast<void>(write_all(fd, bytes)); }
 
   void draw() { write_all_or_drop(options_.fd, line_start + bar_ + erase_rest); }
 

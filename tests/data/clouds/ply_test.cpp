@@ -231,7 +231,7 @@ TEST(Ply, SaysWhatAFileLacks) {
   EXPECT_THAT([] { cloud_of(Ply{}, "a.ply"); }, ThrowsMessage<Error>(HasSubstr("a.ply has no element vertex")));
   EXPECT_THAT([] { cloud_of(everything(PlyFormat::ascii), "b.ply"); },
               ThrowsMessage<Error>(HasSubstr("b.ply has vertices without x, y and z")));
-  EXPECT_THAT([] { read_ply("/"); }, ThrowsMessage<Error>(HasSubstr("/ is a folder, expected a file")));
+  EXPECT_THAT([] { read_ply("/"); }, ThrowsMessage<Error>(HasSubstr("'/' is a folder, expected a file")));
   EXPECT_THAT([] { read_ply("/nowhere/c.ply"); }, ThrowsMessage<Error>(HasSubstr("/nowhere/c.ply")));
   EXPECT_THAT([] { write_ply("/nowhere/c.ply", Ply{}); }, ThrowsMessage<Error>(HasSubstr("can't be written")));
   Ply uneven = everything(PlyFormat::ascii);

@@ -148,7 +148,7 @@ TEST(SceneCache, TakesNoHeedOfHalfWrittenFiles) {
   const TemporaryFolder folder;
   const auto scenes = std::make_shared<Counted>();
   const SceneCache cache(folder.path().string());
-  const fs::path fresh = folder / "a.scene.aside-aaaaaa", old = folder / "b.scene.aside-bbbbbb";
+  const fs::path fresh = folder / "a.scene.partial", old = folder / "b.scene.partial";
   published::write(fresh, "half");
   published::write(old, "half");
   fs::last_write_time(old, fs::last_write_time(old) - std::chrono::hours(2));

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::report {
@@ -107,9 +107,9 @@ TEST(CurvesFiles, AreReplacedAsTheRunGoesOn) {
   std::string before;
   for (const int epochs : {0, 1, 2, 10}) {
     write_curves(files, run_of("a", epochs).metrics);
-    const run::Image image = run::decode_png(run::read_file(files.curves_png()), "curves.png");
+    const run::Image image = run::decode_png(read_file(files.curves_png()), "curves.png");
     EXPECT_EQ(image.width, 2 * 480 * 2);
-    const std::string svg = run::read_file(files.curves_svg());
+    const std::string svg = read_file(files.curves_svg());
     EXPECT_THAT(svg, HasSubstr(epochs == 0 ? "nothing measured yet" : "data-series=\"test\""));
     EXPECT_NE(svg, before);
     before = svg;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "lockstep/report/html.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "report/command_output.h"
 #include "report/draw/palette.h"
 #include "report/example_runs.h"
@@ -143,16 +143,16 @@ class Browser : public testing::Test {
   // What the page's script, or the policy against foreign ones, complains of.
   std::vector<std::string> complaints() const {
     std::vector<std::string> lines;
-    std::istringstream log(run::read_file(folder / "log"));
+    std::istringstream log(read_file(folder / "log"));
     for (std::string line; std::getline(log, line);)
       if (line.find("CONSOLE") != std::string::npos) lines.push_back(line);
     return lines;
   }
 
   json look_at(std::span<const run::RunData> runs, int width, std::string page = probe, const std::string& flags = "") {
-    run::write_file_atomically(folder / "report.html", report_page(runs));
+    write_file(folder / "report.html", report_page(runs));
     page.replace(page.find("WIDTH"), 5, std::to_string(width));
-    run::write_file_atomically(folder / "probe.html", page);
+    write_file(folder / "probe.html", page);
     const std::string dom =
         start(flags + " --dump-dom --virtual-time-budget=10000 --window-size=1600,1000", "probe.html");
     const std::string mark = "<pre id=\"seen\">";
@@ -166,11 +166,11 @@ class Browser : public testing::Test {
   }
 
   run::Image photograph(std::span<const run::RunData> runs, int width, bool dark) {
-    run::write_file_atomically(folder / "report.html", report_page(runs));
+    write_file(folder / "report.html", report_page(runs));
     start("--screenshot='" + (folder / "shot.png").string() + "' --window-size=" + std::to_string(width) + ",900" +
               (dark ? " --force-dark-mode" : ""),
           "report.html");
-    return run::decode_png(run::read_file(folder / "shot.png"), "shot.png");
+    return run::decode_png(read_file(folder / "shot.png"), "shot.png");
   }
 
   std::string program;
@@ -309,7 +309,7 @@ TEST_F(Browser, RunsNoScriptButThePagesOwn) {
   std::string page = report_page({&run, 1});
   page.insert(page.find("</main>"),
               "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='y'\">");
-  run::write_file_atomically(folder / "report.html", page);
+  write_file(folder / "report.html", page);
   EXPECT_THAT(start("--dump-dom --virtual-time-budget=3000", "report.html"),
               HasSubstr("<title>lenet - Lockstep</title>"));
   EXPECT_THAT(complaints(), Not(IsEmpty()));  // the browser says what it refused

@@ -9,7 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "report/command_output.h"
 #include "report/tensorboard/protobuf.h"
 #include "support/error_of.h"
@@ -137,7 +137,7 @@ TEST_F(TensorBoard, ReadsWhatAKilledRunLeft) {
 
 TEST(EventWriter, SaysWhereItCannotWrite) {
   const TemporaryFolder folder;
-  run::write_file_atomically(folder / "file", "");
+  write_file(folder / "file", "");
   EXPECT_THAT(error_of([&] { EventWriter(folder / "file"); }),
               HasSubstr("EventWriter: \"" + (folder / "file").string()));
 }

@@ -7,6 +7,7 @@
 
 #include "data/clouds/scene_files.h"
 #include "data/formats/byte_cursor.h"
+#include "lockstep/base/detail/file.h"
 #include "data/readers.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/numerics/random.h"
@@ -58,7 +59,7 @@ bool take_header(std::span<uint8_t> bytes, const std::string& name) {
 /// "OFF", numbers of vertices, faces and edges, the vertices, the faces, whose colours may follow in their lines. Many
 /// of ModelNet40's files lack the end of the first line: "OFF490 518 0".
 Mesh read_off(const fs::path& file) {
-  auto bytes = read_file(file);
+  auto bytes = read_bytes(file, "open_dataset");
   const std::string name = file.string();
   blank_comments(bytes);
   const bool more_than_places = take_header(bytes, name);

@@ -5,12 +5,11 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <utility>
 
 #include "data/clouds/formats/ply_types.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
@@ -176,13 +175,7 @@ std::string to_bytes(const Ply& ply) {
 }
 
 void write_ply(const std::string& file, const Ply& ply) {
-  const std::string bytes = to_bytes(ply), aside = file + ".partial";
-  std::ofstream stream(aside, std::ios::binary);
-  stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  stream.close();
-  std::error_code error;
-  if (stream) std::filesystem::rename(aside, file, error);
-  require(stream && !error, "write_ply", file, " can't be written", error ? ": " + error.message() : "");
+  write_file(file, to_bytes(ply), "write_ply");
 }
 
 Cloud cloud_of(const Ply& ply, const std::string& name) {

@@ -7,7 +7,7 @@
 
 #include "data/clouds/formats/ply_types.h"
 #include "data/formats/byte_cursor.h"
-#include "data/formats/file.h"
+#include "lockstep/base/detail/file.h"
 
 namespace lockstep::data {
 namespace {
@@ -149,7 +149,7 @@ Ply parse_ply(std::span<const uint8_t> bytes, const std::string& name) {
 }
 
 Ply read_ply(const std::string& file) {
-  return parse_ply(read_file(file), file);
+  return parse_ply(read_bytes(file, "read_ply"), file);
 }
 
 }  // namespace lockstep::data

@@ -7,6 +7,7 @@
 
 #include "data/clouds/scene_files.h"
 #include "data/formats/byte_cursor.h"
+#include "lockstep/base/detail/file.h"
 #include "data/readers.h"
 #include "lockstep/base/detail/suggestions.h"
 
@@ -40,7 +41,7 @@ void mend(std::vector<uint8_t>& bytes) {
 }
 
 void read_object(const fs::path& file, Cloud& cloud) {
-  auto bytes = read_file(file);
+  auto bytes = read_bytes(file, "open_dataset");
   mend(bytes);
   const std::string name = file.string();
   ByteCursor at("open_dataset", bytes, name);
