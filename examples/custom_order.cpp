@@ -14,7 +14,7 @@
 
 #include "lockstep/data/ledger.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/metrics/metric.h"
+#include "lockstep/metrics/mean.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/numerics/permutation.h"
 #include "lockstep/parallel/replica.h"
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
         torch::nn::Flatten(), torch::nn::Linear(dataset->info().input_numel(), dataset->info().classes)));
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05});
     for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      data::Mean loss;
+      metrics::Mean loss;
       for (const data::Batch& batch : loader.share(me.number())) {
         const at::Tensor mine = batch.count > 0
                                     ? torch::nn::functional::cross_entropy(net->forward(batch.inputs), batch.targets)

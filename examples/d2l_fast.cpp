@@ -8,7 +8,8 @@
 #include "lockstep/base/allocator.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/metrics/metric.h"
+#include "lockstep/metrics/accuracy.h"
+#include "lockstep/metrics/mean.h"
 #include "lockstep/models/images/lenet.h"
 #include "lockstep/models/init.h"
 #include "lockstep/numerics/pinned.h"
@@ -31,14 +32,14 @@ int main(int argc, char** argv) {
     auto net = me.share(made);
     auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.2});
     for (int epoch = 0; epoch < (argc > 2 ? std::stoi(argv[2]) : 10); ++epoch) {
-      data::Mean loss;
+      metrics::Mean loss;
       for (const auto& batch : batches.share(me.number())) {
         const auto mean = torch::nn::functional::cross_entropy(net->forward(batch.inputs), batch.targets);
         const auto step = me.step(mean, optimizer, static_cast<double>(batch.count));
         loss.add(step.loss, step.weight);
       }
       const at::NoGradGuard no_grad;
-      data::Accuracy accuracy;
+      metrics::Accuracy accuracy;
       for (const auto& batch : tests.share(me.number())) accuracy.add(net->forward(batch.inputs), batch.targets);
       accuracy.merge(me.all_gather(accuracy.state()));
       if (me.number() == 0) std::printf("epoch %d: loss %.6f, test acc %.4f\n", epoch, loss.value(), accuracy.value());

@@ -18,7 +18,7 @@
 #include "lockstep/base/allocator.h"
 #include "lockstep/context/random_scope.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/metrics/metric.h"
+#include "lockstep/metrics/accuracy.h"
 #include "lockstep/models/images/lenet.h"
 #include "lockstep/numerics/device.h"
 #include "lockstep/numerics/pinned.h"
@@ -102,7 +102,7 @@ using DatasetPtr = std::shared_ptr<const data::Dataset>;
 
 double evaluate_accuracy(const DatasetPtr& test, const Params& params) {
   const at::NoGradGuard no_grad;
-  data::Accuracy accuracy;
+  metrics::Accuracy accuracy;
   data::Loader loader(test, data::Order::sequential(test->size()), {.batch = 1024});
   for (const data::Batch& batch : loader.share()) accuracy.add(models::lenet(batch.inputs, params), batch.targets);
   return accuracy.value();

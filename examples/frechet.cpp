@@ -13,7 +13,7 @@
 #include <cstdio>
 
 #include "lockstep/data/loader.h"
-#include "lockstep/metrics/metric.h"
+#include "lockstep/metrics/frechet.h"
 #include "lockstep/parallel/replica.h"
 
 using namespace lockstep;
@@ -26,9 +26,9 @@ torch::nn::Sequential make_features(const data::DatasetInfo& info) {
 }
 
 // The moments of all images of a set, the same on every replica.
-data::FeatureMoments moments_of(data::Loader& images, torch::nn::Sequential& features, parallel::Replica& me) {
+metrics::FeatureMoments moments_of(data::Loader& images, torch::nn::Sequential& features, parallel::Replica& me) {
   const torch::NoGradGuard no_graph;
-  data::FeatureMoments moments(16);
+  metrics::FeatureMoments moments(16);
   for (const data::Batch& batch : images.share(me.number()))
     if (batch.count > 0) moments.add(features->forward(batch.inputs));
   moments.merge(me.all_gather(moments.state()));
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     const auto of_real = moments_of(real, features, me), of_other = moments_of(other, features, me);
     const auto of_erased = moments_of(erased, features, me);
     if (me.number() != 0) return;
-    std::printf("training and test images: %.9f\n", data::frechet_distance(of_real, of_other));
-    std::printf("training and test images with a part erased: %.9f\n", data::frechet_distance(of_real, of_erased));
+    std::printf("training and test images: %.9f\n", metrics::frechet_distance(of_real, of_other));
+    std::printf("training and test images with a part erased: %.9f\n", metrics::frechet_distance(of_real, of_erased));
   });
 }

@@ -14,7 +14,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/metrics/metric.h"
+#include "lockstep/metrics/accuracy.h"
+#include "lockstep/metrics/mean.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/numerics/pinned.h"
@@ -43,7 +44,7 @@ Options parse(int argc, char** argv) {
 double evaluate(parallel::Replica& me, models::Classifier& net, data::Loader& tests) {
   const at::NoGradGuard no_grad;
   net.eval();
-  data::Accuracy accuracy;
+  metrics::Accuracy accuracy;
   for (const auto& batch : tests.share(me.number())) accuracy.add(net.forward(batch.inputs), batch.targets);
   net.train();
   accuracy.merge(me.all_gather(accuracy.state()));
@@ -74,7 +75,7 @@ void train(const Options& options, const comm::Group& group) {
     const int64_t steps = epochs * batches.batches_per_epoch(), warming = std::max<int64_t>(1, steps / 20);
     optimizer.schedule(parallel::warm_up(warming, parallel::cosine(std::max<int64_t>(1, steps - warming))));
     for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-      data::Mean loss;
+      metrics::Mean loss;
       for (const auto& batch : batches.share(me.number())) {
         // A share without examples takes part in the batch norms too; its loss is a sum over nothing.
         const auto logits = net->forward(batch.inputs);

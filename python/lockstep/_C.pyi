@@ -203,7 +203,7 @@ class Mean(Metric):
     @property
     def weight(self) -> float: ...
 
-class TopK(Metric):
+class TopKAccuracy(Metric):
     def __init__(self, k: int, ignore: int = -100) -> None: ...
     def add(self, scores: Tensor, targets: Tensor) -> None: ...
     @property
@@ -211,7 +211,7 @@ class TopK(Metric):
     @property
     def examples(self) -> int: ...
 
-class Accuracy(TopK):
+class Accuracy(TopKAccuracy):
     def __init__(self) -> None: ...
 
 class ConfusionMatrix(Metric):

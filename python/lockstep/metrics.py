@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from . import _C, groups
-from ._C import Accuracy, ConfusionMatrix, FeatureMoments, Mean, MeanIoU, Metric, TopK, frechet_distance
+from ._C import Accuracy, ConfusionMatrix, FeatureMoments, Mean, MeanIoU, Metric, TopKAccuracy, frechet_distance
 
 __all__ = [
     "Accuracy",
@@ -29,7 +29,7 @@ __all__ = [
     "Mean",
     "MeanIoU",
     "Metric",
-    "TopK",
+    "TopKAccuracy",
     "frechet_distance",
 ]
 

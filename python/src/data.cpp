@@ -6,6 +6,10 @@
 #include "bindings.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/order.h"
+#include "lockstep/metrics/accuracy.h"
+#include "lockstep/metrics/confusion_matrix.h"
+#include "lockstep/metrics/frechet.h"
+#include "lockstep/metrics/mean.h"
 #include "lockstep/metrics/metric.h"
 
 namespace py = pybind11;
@@ -41,35 +45,36 @@ void bind_orders(py::module_& module) {
 }
 
 void bind_metrics(py::module_& module) {
-  py::class_<data::Metric>(module, "Metric", "A figure over examples that replicas see parts of.")
-      .def("state", &data::Metric::state, ReleaseGil(), "float64 [n]: all that it has seen.")
-      .def("merge", &data::Metric::merge, py::arg("states"), ReleaseGil(), "Becomes what states [R, n] give together.")
-      .def("clear", &data::Metric::clear)
-      .def("value", &data::Metric::value, ReleaseGil(), "The figure; NaN where nothing was seen.");
-  py::class_<data::Mean, data::Metric>(module, "Mean")
+  py::class_<metrics::Metric>(module, "Metric", "A figure over examples that replicas see parts of.")
+      .def("state", &metrics::Metric::state, ReleaseGil(), "float64 [n]: all that it has seen.")
+      .def("merge", &metrics::Metric::merge, py::arg("states"), ReleaseGil(),
+           "Becomes what states [R, n] give together.")
+      .def("clear", &metrics::Metric::clear)
+      .def("value", &metrics::Metric::value, ReleaseGil(), "The figure; NaN where nothing was seen.");
+  py::class_<metrics::Mean, metrics::Metric>(module, "Mean")
       .def(py::init<>())
-      .def("add", &data::Mean::add, py::arg("value"), py::arg("weight") = 1.0)
-      .def_property_readonly("weight", &data::Mean::weight);
-  py::class_<data::TopK, data::Metric>(module, "TopK")
+      .def("add", &metrics::Mean::add, py::arg("value"), py::arg("weight") = 1.0)
+      .def_property_readonly("weight", &metrics::Mean::weight);
+  py::class_<metrics::TopKAccuracy, metrics::Metric>(module, "TopKAccuracy")
       .def(py::init<int64_t, int64_t>(), py::arg("k"), py::arg("ignore") = -100)
-      .def("add", &data::TopK::add, py::arg("scores"), py::arg("targets"), ReleaseGil())
-      .def_property_readonly("right", &data::TopK::right)
-      .def_property_readonly("examples", &data::TopK::examples);
-  py::class_<data::Accuracy, data::TopK>(module, "Accuracy").def(py::init<>());
-  py::class_<data::ConfusionMatrix, data::Metric>(module, "ConfusionMatrix")
+      .def("add", &metrics::TopKAccuracy::add, py::arg("scores"), py::arg("targets"), ReleaseGil())
+      .def_property_readonly("right", &metrics::TopKAccuracy::right)
+      .def_property_readonly("examples", &metrics::TopKAccuracy::examples);
+  py::class_<metrics::Accuracy, metrics::TopKAccuracy>(module, "Accuracy").def(py::init<>());
+  py::class_<metrics::ConfusionMatrix, metrics::Metric>(module, "ConfusionMatrix")
       .def(py::init<int64_t, int64_t>(), py::arg("classes"), py::arg("ignore") = -100)
-      .def("add", &data::ConfusionMatrix::add, py::arg("predictions"), py::arg("targets"), ReleaseGil())
-      .def_property_readonly("matrix", &data::ConfusionMatrix::matrix);
-  py::class_<data::MeanIoU, data::ConfusionMatrix>(module, "MeanIoU")
+      .def("add", &metrics::ConfusionMatrix::add, py::arg("predictions"), py::arg("targets"), ReleaseGil())
+      .def_property_readonly("matrix", &metrics::ConfusionMatrix::matrix);
+  py::class_<metrics::MeanIoU, metrics::ConfusionMatrix>(module, "MeanIoU")
       .def(py::init<int64_t, int64_t>(), py::arg("classes"), py::arg("ignore") = -100)
-      .def_property_readonly("of_classes", &data::MeanIoU::of_classes);
-  py::class_<data::FeatureMoments, data::Metric>(module, "FeatureMoments")
+      .def_property_readonly("of_classes", &metrics::MeanIoU::of_classes);
+  py::class_<metrics::FeatureMoments, metrics::Metric>(module, "FeatureMoments")
       .def(py::init<int64_t>(), py::arg("features"))
-      .def("add", &data::FeatureMoments::add, py::arg("features"), ReleaseGil())
-      .def_property_readonly("count", &data::FeatureMoments::count)
-      .def_property_readonly("mean", &data::FeatureMoments::mean)
-      .def_property_readonly("covariance", &data::FeatureMoments::covariance);
-  module.def("frechet_distance", &data::frechet_distance, py::arg("a"), py::arg("b"), ReleaseGil());
+      .def("add", &metrics::FeatureMoments::add, py::arg("features"), ReleaseGil())
+      .def_property_readonly("count", &metrics::FeatureMoments::count)
+      .def_property_readonly("mean", &metrics::FeatureMoments::mean)
+      .def_property_readonly("covariance", &metrics::FeatureMoments::covariance);
+  module.def("frechet_distance", &metrics::frechet_distance, py::arg("a"), py::arg("b"), ReleaseGil());
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ def parts_of(rank, world):
 
 def _measure(rank, world):
     scores, targets, features = (each[parts_of(rank, world)] for each in examples())
-    mean, accuracy, top2 = metrics.Mean(), metrics.Accuracy(), metrics.TopK(2)
+    mean, accuracy, top2 = metrics.Mean(), metrics.Accuracy(), metrics.TopKAccuracy(2)
     matrix, iou, distance = metrics.ConfusionMatrix(4), metrics.MeanIoU(4), metrics.FrechetDistance(3)
     for score in scores:
         mean.add(float(score[0]))

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/metrics/metric.h"
+#include "lockstep/metrics/confusion_matrix.h"
 #include "train/input.h"
 #include "train/precision.h"
 
@@ -89,7 +89,7 @@ Evaluation Evaluator::run(parallel::Replica& me, models::Classifier& network, do
   const auto counts = sums.narrow(0, kSums, classes * classes);
   out.confusion = counts.to(at::kLong).view({classes, classes});
   if (loader_->dataset().info().segments()) {
-    data::MeanIoU iou(classes);
+    metrics::MeanIoU iou(classes);
     iou.merge(counts.unsqueeze(0));
     out.mean_iou = iou.value();
     out.class_iou = iou.of_classes();

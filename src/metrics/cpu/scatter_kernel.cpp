@@ -2,7 +2,7 @@
 // Compiled once for each CPU level: raw pointers and file-local code only (see base/detail/instruction_set.h).
 #include "metrics/cpu/scatter_kernel.h"
 
-namespace lockstep::data::LOCKSTEP_ISA {
+namespace lockstep::metrics::LOCKSTEP_ISA {
 
 // Four rows at a time: the triangle, which is what does not fit the cache, goes through it a quarter as often.
 void add_scatter(const double* rows, int64_t count, int64_t width, double* triangle) {
@@ -27,4 +27,4 @@ void add_scatter(const double* rows, int64_t count, int64_t width, double* trian
   }
 }
 
-}  // namespace lockstep::data::LOCKSTEP_ISA
+}  // namespace lockstep::metrics::LOCKSTEP_ISA

@@ -5,11 +5,11 @@
 
 #include "lockstep/base/detail/instruction_set.h"
 
-// Shared by feature_moments.cpp and the three builds of scatter_kernel.cpp: plain data only, see
+// Shared by frechet.cpp and the three builds of scatter_kernel.cpp: plain data only, see
 // base/detail/instruction_set.h. No sum is reordered, so every level gives the same bits.
-namespace lockstep::data {
+namespace lockstep::metrics {
 
 /// Adds rows^T rows of `count` rows [count, width] to the upper triangle [width * (width + 1) / 2].
 LOCKSTEP_DECLARE_ISA(void add_scatter(const double* rows, int64_t count, int64_t width, double* triangle))
 
-}  // namespace lockstep::data
+}  // namespace lockstep::metrics

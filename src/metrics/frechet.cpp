@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/metrics/frechet.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
@@ -8,16 +10,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/metrics/metric.h"
 #include "lockstep/numerics/pinned.h"
 #include "metrics/cpu/scatter_kernel.h"
 
-namespace lockstep::data {
+namespace lockstep::metrics {
 namespace {
 
 int64_t triangle_size(int64_t width) {
@@ -98,7 +98,7 @@ at::Tensor FeatureMoments::covariance() const {
 }
 
 double FeatureMoments::value() const {
-  if (count() < 2) return std::numeric_limits<double>::quiet_NaN();
+  if (count() < 2) return kUnknown;
   double trace = 0;
   const double* scatter = data() + 1 + features_;
   for (int64_t i = 0; i < features_; scatter += features_ - i, ++i) trace += *scatter;
@@ -121,4 +121,4 @@ double frechet_distance(const FeatureMoments& a, const FeatureMoments& b) {
   return std::max(0.0, distance.item<double>());
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::metrics
