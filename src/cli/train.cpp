@@ -15,6 +15,7 @@
 #include "cli/job.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/data/registry.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/report/format.h"
 #include "lockstep/run/run_files.h"
@@ -183,7 +184,10 @@ void setup_train(CLI::App& app, Command& chosen) {
   const auto registry = models::builtin();
   std::string models = "models:";
   for (const auto& entry : registry.entries()) models += text("\n  ", entry.name, ": ", entry.description);
-  command->footer(models);
+  const auto datasets = data::builtin();
+  std::string kinds = "data sets:";
+  for (const auto& kind : datasets.kinds()) kinds += text("\n  ", kind.usage, ": ", kind.description);
+  command->footer(models + "\n\n" + kinds);
   command
       ->add_option("--resume", options->config.config.resume,
                    "Go on with a run: its folder or a checkpoint; default: the folder of --out")

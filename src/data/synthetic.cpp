@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "data/memory_dataset.h"
-#include "data/readers.h"
+#include "lockstep/data/registry.h"
 #include "lockstep/numerics/philox.h"
 
 namespace lockstep::data {
@@ -79,8 +79,6 @@ std::vector<std::string_view> parts_of(std::string_view whole, char separator) {
   }
 }
 
-}  // namespace
-
 DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetOptions& options) {
   DatasetInfo info{.name = "synthetic"};
   const auto parts = parts_of(spec, ':');
@@ -98,6 +96,15 @@ DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetO
   require(valid, "open_dataset", "got 'synthetic:", spec,
           "', expected synthetic:SHAPE:CLASSES:COUNT such as synthetic:1x28x28:10:60000");
   return std::make_shared<Synthetic>(std::move(info), RandomKey{options.seed, 0x73796E7468ull}, split);
+}
+
+}  // namespace
+
+DatasetKind synthetic_kind() {
+  return {.name = "synthetic",
+          .usage = "synthetic:SHAPE:CLASSES:COUNT",
+          .description = "synthetic:1x28x28:10:60000: the mean of a class and noise, keyed by the seed",
+          .open = open_synthetic};
 }
 
 }  // namespace lockstep::data

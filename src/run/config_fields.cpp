@@ -2,6 +2,8 @@
 // The one list of options: the command line, files and checks all read it.
 #include "lockstep/run/config.h"
 
+#include "lockstep/data/registry.h"
+
 namespace lockstep::run {
 namespace {
 
@@ -23,14 +25,7 @@ void add_network(std::vector<Field>& out, Config& c) {
 }
 
 void add_data(std::vector<Field>& out, Config& c) {
-  out.push_back({"data",
-                 kData,
-                 "fashion-mnist, mnist:FOLDER, cifar10:FOLDER, images:FOLDER, tensors:FILE.pt, "
-                 "synthetic:SHAPE:CLASSES:EXAMPLES, rooms[:SCENES[:METRES]], scannet:FOLDER, s3dis:FOLDER[:AREA], "
-                 "kitti:FOLDER, nuscenes:FOLDER, modelnet40:FOLDER[:POINTS], or a folder",
-                 true,
-                 {},
-                 &c.data});
+  out.push_back({"data", kData, data::builtin().usages() + ", or a folder", true, {}, &c.data});
   out.push_back(
       {"augment",
        kData,

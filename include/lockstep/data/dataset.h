@@ -121,25 +121,8 @@ struct DatasetOptions {
   double voxel = 0.05;
 };
 
-/// The data set that a text names:
-///   `fashion-mnist`            where Debian's package dataset-fashion-mnist puts it
-///   `fashion-mnist:FOLDER`, `mnist:FOLDER`   IDX files, plain or gzip, under their usual names
-///   `cifar10:FOLDER`           data_batch_1.bin ... and test_batch.bin
-///   `images:FOLDER`            FOLDER/[train|test/]CLASS/*.png, *.jpg, *.jpeg; three channels
-///   `tensors:FILE.pt`          what torch.save wrote of {"inputs": tensor, "targets": tensor}; a split of its own
-///   under
-///                              {"train": {...}, "test": {...}}; inputs uint8 or floating, targets integers
-///   `synthetic:1x28x28:10:60000`  shape, classes, examples: the mean of a class and noise, keyed by the options' seed
-///   `rooms`, `rooms:SCENES`, `rooms:SCENES:METRES`   clouds of synthetic rooms, whose sides have about this length,
-///   keyed by the options' seed: floor, ceiling, walls, furniture, as a scanner sees them from a few places
-///   `scannet:FOLDER`           ScanNet v2: scans/SCENE/SCENE_vh_clean_2.ply and .labels.ply; 20 classes
-///   `s3dis:FOLDER`, `s3dis:FOLDER:AREA`   Area_1 to Area_6, of which one (5) is for validation; 13 classes
-///   `kitti:FOLDER`             SemanticKITTI: sequences/NN/velodyne and labels, 08 for validation; 19 classes
-///   `nuscenes:FOLDER`          with lidarseg and the tables of v1.0-trainval or v1.0-mini; 16 classes
-///   `modelnet40:FOLDER`, `modelnet40:FOLDER:POINTS`   CLASS/[train|test]/*.off; a class a cloud; so many points, 2048
-///   a folder or a .pt file     one of those above rooms, recognised by what it holds
-/// Throws Error that names the file, the offset, what was got, what was expected and what can be done, when it names
-/// nothing, or files are missing, truncated, corrupt, or have labels out of range.
+/// The data set of this library that a text names, such as "mnist:FOLDER" or the path of a folder: builtin().open(...).
+/// registry.h says what is thrown and how to add other kinds; `lockstep train --help` lists those that there are.
 std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options = {});
 
 /// Whether such a text names clouds of points; nothing is opened.

@@ -90,7 +90,7 @@ bool begins_with_file(const Config& config);
 struct Field {
   const char* name;   // "weight-decay", on the command line and in files
   const char* group;  // the heading it stands under in --help
-  const char* help;
+  std::string help;
   bool recipe;                       // whether it is part of the recipe, so of what decides the result
   std::vector<std::string> choices;  // what a text may be; empty: anything
   std::variant<std::string*, int64_t*, uint64_t*, double*, bool*, std::vector<std::string>*, std::vector<double>*,

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "data/clouds/room_surfaces.h"
-#include "data/readers.h"
 #include "lockstep/base/detail/digits.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/cloud.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -211,8 +211,6 @@ Number number_in(std::string_view word, std::string_view spec, double least, dou
   return value;
 }
 
-}  // namespace
-
 DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptions& options) {
   require(options.voxel >= 0.005 && options.voxel <= 1, "open_dataset", "voxels of rooms are ", options.voxel,
           " m, expected 0.005 to 1");
@@ -228,6 +226,16 @@ DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptio
                    .voxel = options.voxel};
   const RandomKey key = RandomKey{options.seed, kRoomStream}.fold(static_cast<uint64_t>(split));
   return std::make_shared<Rooms>(std::move(info), key, metres);
+}
+
+}  // namespace
+
+DatasetKind rooms_kind() {
+  return {.name = "rooms",
+          .usage = "rooms[:SCENES[:METRES]]",
+          .description = "synthetic rooms with sides of about METRES, as a scanner sees them, keyed by the seed",
+          .clouds = true,
+          .open = open_rooms};
 }
 
 }  // namespace lockstep::data

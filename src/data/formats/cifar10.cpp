@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/formats/file.h"
 #include "data/memory_dataset.h"
-#include "data/readers.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -53,9 +54,7 @@ void read_records(InputFile& file, std::vector<uint8_t>& images, std::vector<int
   }
 }
 
-}  // namespace
-
-DatasetPointer open_cifar10(const fs::path& folder, Split split) {
+DatasetPointer open_cifar10(std::string_view folder, Split split, const DatasetOptions& /*options*/) {
   require_folder(folder);
   std::vector<uint8_t> images;
   std::vector<int64_t> labels;
@@ -78,6 +77,17 @@ DatasetPointer open_cifar10(const fs::path& folder, Split split) {
 bool holds_cifar10(const fs::path& folder) {
   const fs::path inner = folder_of_files(folder);
   return !find_file(inner, {"data_batch_1.bin", "data_batch_1.bin.gz", "test_batch.bin", "test_batch.bin.gz"}).empty();
+}
+
+}  // namespace
+
+DatasetKind cifar10_kind() {
+  return {.name = "cifar10",
+          .usage = "cifar10:FOLDER",
+          .description = "data_batch_1.bin ... and test_batch.bin, also in a sub-folder cifar-10-batches-bin",
+          .open = open_cifar10,
+          .recognises = holds_cifar10,
+          .contents = "CIFAR-10's binary files (data_batch_1.bin)"};
 }
 
 }  // namespace lockstep::data

@@ -4,15 +4,18 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <utility>
 
+#include "data/formats/file.h"
 #include "data/memory_dataset.h"
-#include "data/readers.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
 
+constexpr const char* kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 constexpr uint32_t kImageMagic = 0x803, kLabelMagic = 0x801;
 constexpr int64_t kIdxClasses = 10;
 // No data set of these has more; a header that says so is corrupt, and must not ask for all memory.
@@ -83,8 +86,6 @@ std::vector<std::string> names_of(const std::string& name) {
   return {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
 }
 
-}  // namespace
-
 DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split split) {
   require_folder(folder);
   InputFile image_file(require_file(folder, split, "images"));
@@ -102,6 +103,43 @@ DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split s
 bool holds_idx(const fs::path& folder) {
   return !find_file(folder, file_names(Split::train, "images")).empty() ||
          !find_file(folder, file_names(Split::test, "images")).empty();
+}
+
+/// MNIST and Fashion-MNIST have the same files. Only the folder's name can tell which it is.
+bool is_called_fashion(const fs::path& folder) {
+  std::string name = name_of(folder);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.find("fashion") != std::string::npos;
+}
+
+DatasetPointer open_fashion_mnist(std::string_view folder, Split split, const DatasetOptions& /*options*/) {
+  if (!folder.empty()) return open_idx("fashion-mnist", folder, split);
+  require(holds_idx(kFashionMnistFolder), "open_dataset", "no Fashion-MNIST in ", kFashionMnistFolder,
+          "; on Debian and Ubuntu: apt-get install dataset-fashion-mnist; or name a folder: fashion-mnist:FOLDER");
+  return open_idx("fashion-mnist", kFashionMnistFolder, split);
+}
+
+DatasetPointer open_mnist(std::string_view folder, Split split, const DatasetOptions& /*options*/) {
+  return open_idx("mnist", folder, split);
+}
+
+}  // namespace
+
+DatasetKind fashion_mnist_kind() {
+  return {.name = "fashion-mnist",
+          .usage = "fashion-mnist[:FOLDER]",
+          .description = "IDX files under their usual names, plain or gzip; alone: those of Debian's package",
+          .open = open_fashion_mnist,
+          .recognises = [](const fs::path& path) { return holds_idx(path) && is_called_fashion(path); }};
+}
+
+DatasetKind mnist_kind() {
+  return {.name = "mnist",
+          .usage = "mnist:FOLDER",
+          .description = "IDX files under their usual names, plain or gzip",
+          .open = open_mnist,
+          .recognises = holds_idx,
+          .contents = "IDX files (train-images-idx3-ubyte)"};
 }
 
 }  // namespace lockstep::data

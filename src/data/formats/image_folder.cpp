@@ -6,9 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "data/formats/file.h"
 #include "data/formats/image_file.h"
 #include "data/memory_dataset.h"
-#include "data/readers.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -101,9 +102,8 @@ std::vector<std::string> names_of_folders(const fs::path& folder) {
   return names;
 }
 
-}  // namespace
-
-DatasetPointer open_images(const fs::path& folder, Split split, const DatasetOptions& options) {
+DatasetPointer open_images(std::string_view name, Split split, const DatasetOptions& options) {
+  const fs::path folder(name);
   require_folder(folder);
   require(options.image_size > 0 && options.cache_bytes >= 0, "open_dataset", "image_size is ", options.image_size,
           " and cache_bytes ", options.cache_bytes, ", expected at least 1 and at least 0");
@@ -136,6 +136,17 @@ DatasetPointer open_images(const fs::path& folder, Split split, const DatasetOpt
   return std::make_shared<ImageFolder>(std::move(info), std::move(files), std::move(classes), options.cache_bytes);
 }
 
+bool holds_images(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return false;
+  const fs::path root = split_folder(folder, Split::train).value_or(folder);
+  for (const fs::path& path : sorted_folders(root))
+    if (std::ranges::any_of(sorted_files(path), is_image)) return true;
+  return false;
+}
+
+}  // namespace
+
 std::shared_ptr<const Dataset> open_image_files(const std::vector<std::string>& files, const DatasetOptions& options) {
   require(!files.empty() && options.image_size > 0, "open_image_files", files.size(), " files of size ",
           options.image_size, ", expected at least one of each");
@@ -148,11 +159,13 @@ std::shared_ptr<const Dataset> open_image_files(const std::vector<std::string>& 
                                        std::vector<int64_t>(files.size(), 0), options.cache_bytes);
 }
 
-bool holds_images(const fs::path& folder) {
-  const fs::path root = split_folder(folder, Split::train).value_or(folder);
-  for (const fs::path& path : sorted_folders(root))
-    if (std::ranges::any_of(sorted_files(path), is_image)) return true;
-  return false;
+DatasetKind images_kind() {
+  return {.name = "images",
+          .usage = "images:FOLDER",
+          .description = "FOLDER/[train|test/]CLASS/*.png, *.jpg, *.jpeg; three channels",
+          .open = open_images,
+          .recognises = holds_images,
+          .contents = "a folder of images for each class"};
 }
 
 }  // namespace lockstep::data

@@ -7,7 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "data/readers.h"
+#include "data/formats/file.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -65,9 +66,7 @@ std::vector<std::string> class_names_in(const c10::IValue& dict) {
   return names;
 }
 
-}  // namespace
-
-DatasetPointer open_tensors(const fs::path& file, Split split) {
+DatasetPointer open_tensors(const fs::path& file, Split split, const DatasetOptions& /*options*/) {
   c10::IValue dict = load(file);
   require(dict.isGenericDict(), "open_dataset", file.string(), " holds a ", dict.tagKind(),
           ", expected a dict with 'inputs' and 'targets'");
@@ -83,6 +82,18 @@ DatasetPointer open_tensors(const fs::path& file, Split split) {
   } catch (const Error& error) {
     fail("open_dataset", file.string(), ": ", error.what());
   }
+}
+
+}  // namespace
+
+DatasetKind tensors_kind() {
+  return {.name = "tensors",
+          .usage = "tensors:FILE.pt",
+          .description =
+              "what torch.save wrote of {'inputs': tensor, 'targets': tensor}, or of such a dict for each of "
+              "'train' and 'test'",
+          .open = open_tensors,
+          .recognises = [](const fs::path& path) { return !fs::is_directory(path); }};
 }
 
 }  // namespace lockstep::data

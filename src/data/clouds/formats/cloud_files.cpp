@@ -3,7 +3,8 @@
 
 #include <map>
 
-#include "data/readers.h"
+#include "data/clouds/formats/cloud_format.h"
+#include "data/formats/file.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/ply.h"
 

@@ -5,11 +5,12 @@
 #include <cctype>
 #include <cmath>
 
+#include "data/clouds/formats/cloud_format.h"
 #include "data/clouds/scene_files.h"
 #include "data/formats/byte_cursor.h"
 #include "lockstep/base/detail/file.h"
-#include "data/readers.h"
 #include "lockstep/data/ply.h"
+#include "lockstep/data/registry.h"
 #include "lockstep/numerics/random.h"
 
 namespace lockstep::data {
@@ -151,8 +152,6 @@ Cloud read_thing(const std::string& file, const DatasetInfo& info) {
   return to_unit_sphere(std::move(points));
 }
 
-}  // namespace
-
 DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOptions& options) {
   const auto [path, points] = path_and_number(spec, kUsualPoints);
   require_folder(path);
@@ -177,6 +176,16 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
     return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
   };
   return make_scenes(std::move(info), std::move(scenes), read, text(points, " ", key.seed, " ", key.stream, " "));
+}
+
+}  // namespace
+
+DatasetKind modelnet_kind() {
+  return {.name = "modelnet40",
+          .usage = "modelnet40:FOLDER[:POINTS]",
+          .description = "CLASS/[train|test]/*.off; a class a cloud, which has 2048 points or so many",
+          .clouds = true,
+          .open = open_modelnet};
 }
 
 CloudFormat modelnet_format() {

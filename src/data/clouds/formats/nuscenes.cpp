@@ -6,9 +6,10 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "data/clouds/formats/cloud_format.h"
 #include "data/clouds/formats/json_table.h"
 #include "data/clouds/scene_files.h"
-#include "data/readers.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -95,8 +96,6 @@ std::vector<Scan> read_scans(const fs::path& tables) {
   return scans;
 }
 
-}  // namespace
-
 DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOptions& options) {
   require_folder(path);
   std::error_code ignored;
@@ -123,6 +122,16 @@ DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOpt
                    .voxel = options.voxel};
   return make_scenes(std::move(info), std::move(scenes),
                      [](int64_t, std::span<const fs::path> files) { return read_scan(files, kNuScenesScan); });
+}
+
+}  // namespace
+
+DatasetKind nuscenes_kind() {
+  return {.name = "nuscenes",
+          .usage = "nuscenes:FOLDER",
+          .description = "with lidarseg and the tables of v1.0-trainval or v1.0-mini; 16 classes",
+          .clouds = true,
+          .open = open_nuscenes};
 }
 
 /// Predictions are handed in as classes from 1 on, not as the 32 labels.

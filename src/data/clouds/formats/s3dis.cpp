@@ -8,8 +8,8 @@
 #include "data/clouds/scene_files.h"
 #include "data/formats/byte_cursor.h"
 #include "lockstep/base/detail/file.h"
-#include "data/readers.h"
 #include "lockstep/base/detail/suggestions.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -76,8 +76,6 @@ SceneFiles files_of(const fs::path& room) {
   return scene;
 }
 
-}  // namespace
-
 DatasetPointer open_s3dis(std::string_view spec, Split split, const DatasetOptions& options) {
   const auto [path, validation] = path_and_number(spec, kUsualArea);
   require_folder(path);
@@ -100,6 +98,16 @@ DatasetPointer open_s3dis(std::string_view spec, Split split, const DatasetOptio
     for (const fs::path& file : files) read_object(file, cloud);
     return cloud;
   });
+}
+
+}  // namespace
+
+DatasetKind s3dis_kind() {
+  return {.name = "s3dis",
+          .usage = "s3dis:FOLDER[:AREA]",
+          .description = "Area_1 to Area_6, of which one (5) is for validation; 13 classes",
+          .clouds = true,
+          .open = open_s3dis};
 }
 
 }  // namespace lockstep::data

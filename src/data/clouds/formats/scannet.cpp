@@ -5,9 +5,10 @@
 #include <charconv>
 #include <fstream>
 
+#include "data/clouds/formats/cloud_format.h"
 #include "data/clouds/scene_files.h"
-#include "data/readers.h"
 #include "lockstep/data/ply.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -74,8 +75,6 @@ std::vector<std::string> names_by_room(const fs::path& folder, Split split) {
   return names;
 }
 
-}  // namespace
-
 DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOptions& options) {
   require_folder(path);
   std::error_code ignored;
@@ -94,6 +93,16 @@ DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOpti
   for (const Class& one : kScanNetClasses) info.class_names.emplace_back(one.name);
   return make_scenes(std::move(info), std::move(scenes),
                      [](int64_t, std::span<const fs::path> files) { return read_scene(files); });
+}
+
+}  // namespace
+
+DatasetKind scannet_kind() {
+  return {.name = "scannet",
+          .usage = "scannet:FOLDER",
+          .description = "ScanNet v2: scans/SCENE/SCENE_vh_clean_2.ply and .labels.ply; 20 classes",
+          .clouds = true,
+          .open = open_scannet};
 }
 
 CloudFormat scannet_format() {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "data/clouds/formats/cloud_format.h"
 #include "data/clouds/scene_files.h"
-#include "data/readers.h"
+#include "lockstep/data/registry.h"
 
 namespace lockstep::data {
 namespace {
@@ -51,8 +52,6 @@ void add_sequence(const fs::path& sequence, std::vector<SceneFiles>& scenes) {
   }
 }
 
-}  // namespace
-
 DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const DatasetOptions& options) {
   require_folder(path);
   std::error_code ignored;
@@ -75,6 +74,16 @@ DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const Data
                    .voxel = options.voxel};
   return make_scenes(std::move(info), std::move(scenes),
                      [](int64_t, std::span<const fs::path> files) { return read_scan(files, kKittiScan); });
+}
+
+}  // namespace
+
+DatasetKind semantic_kitti_kind() {
+  return {.name = "kitti",
+          .usage = "kitti:FOLDER",
+          .description = "SemanticKITTI: sequences/NN/velodyne and labels, 08 for validation; 19 classes",
+          .clouds = true,
+          .open = open_semantic_kitti};
 }
 
 CloudFormat semantic_kitti_format() {
