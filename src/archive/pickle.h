@@ -11,7 +11,7 @@
 
 #include "lockstep/archive/tensor_file.h"
 
-namespace lockstep::train {
+namespace lockstep::archive {
 
 /// The pickle of a value, and the tensors that it refers to: number k is to be stored as "data/k".
 struct Pickled {
@@ -27,4 +27,4 @@ using ReadStorage = std::function<c10::Storage(const std::string& key, size_t by
 /// Throws Error.
 Value unpickle(std::span<const std::byte> bytes, const ReadStorage& read_storage, const std::string& name);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lockstep::train {
+namespace lockstep::archive {
 
 /// Operations of a pickle, by Python's names (pickletools lists them).
 enum class Code : uint8_t {
@@ -64,4 +64,4 @@ inline constexpr std::array<StorageName, 12> kStorageNames{{{"FloatStorage", c10
                                                             {"ComplexFloatStorage", c10::kComplexFloat},
                                                             {"ComplexDoubleStorage", c10::kComplexDouble}}};
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

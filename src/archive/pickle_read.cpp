@@ -11,7 +11,7 @@
 #include "archive/pickle.h"
 #include "archive/pickle_codes.h"
 
-namespace lockstep::train {
+namespace lockstep::archive {
 namespace {
 
 constexpr int kDeepest = 100;
@@ -346,4 +346,4 @@ Value unpickle(std::span<const std::byte> bytes, const ReadStorage& read_storage
   return Unpickler(bytes, read_storage, name).run();
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

@@ -8,7 +8,7 @@
 #include "archive/pickle.h"
 #include "archive/pickle_codes.h"
 
-namespace lockstep::train {
+namespace lockstep::archive {
 namespace {
 
 std::string_view storage_name(c10::ScalarType type) {
@@ -134,4 +134,4 @@ Pickled pickle(const Value& value) {
   return Pickler().run(value);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

@@ -4,18 +4,24 @@
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 #include <caffe2/serialize/read_adapter_interface.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <sstream>
+#include <utility>
 
 #include "archive/pickle.h"
 #include "lockstep/archive/detail/tensor_archive.h"
 #include "lockstep/base/detail/file.h"
 
-namespace lockstep::train {
+namespace lockstep::archive {
 namespace {
 
 using caffe2::serialize::PyTorchStreamReader;
@@ -33,9 +39,11 @@ template <class... Parts>
   throw DamagedFile(text("read_tensor_file: '", name, "' ", parts..., ", expected a whole file of torch.save"));
 }
 
-class MemoryAdapter : public caffe2::serialize::ReadAdapterInterface {
+using Source = caffe2::serialize::ReadAdapterInterface;
+
+class MemorySource : public Source {
  public:
-  explicit MemoryAdapter(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
   size_t size() const override { return bytes_.size(); }
   size_t read(uint64_t at, void* into, size_t count, const char* /*what*/) const override {
     if (at >= bytes_.size()) return 0;
@@ -48,10 +56,33 @@ class MemoryAdapter : public caffe2::serialize::ReadAdapterInterface {
   std::span<const std::byte> bytes_;
 };
 
+// Reads each tensor from the file to its place: a file of gigabytes is in memory once.
+class FileSource : public Source {
+ public:
+  explicit FileSource(const std::string& path) : file_(open_to_read(path, "read_tensor_file")) {
+    struct stat facts {};
+    size_ = fstat(file_.get(), &facts) == 0 ? static_cast<size_t>(facts.st_size) : 0;
+  }
+  size_t size() const override { return size_; }
+  size_t read(uint64_t at, void* into, size_t count, const char* /*what*/) const override {
+    size_t done = 0;
+    while (done < count) {
+      const ssize_t got = pread(file_.get(), static_cast<char*>(into) + done, count - done, static_cast<off_t>(at + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;  // The reader above says that the file is cut short.
+      done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  Descriptor file_;
+  size_t size_ = 0;
+};
+
 class Archive {
  public:
-  Archive(std::span<const std::byte> bytes, const std::string& name)
-      : name_(name), reader_(std::make_shared<MemoryAdapter>(bytes)) {
+  Archive(std::shared_ptr<Source> source, const std::string& name) : name_(name), reader_(std::move(source)) {
     if (reader_.hasRecord("byteorder")) {
       const auto [order, size] = reader_.getRecord("byteorder");
       const std::string_view word(static_cast<const char*>(order.get()), size);
@@ -101,6 +132,22 @@ class Archive {
   std::map<std::string, c10::Storage> storages_;
 };
 
+Value read(std::shared_ptr<Source> source, const std::string& name) {
+  std::array<uint8_t, 4> begin{};
+  const size_t size = source->read(0, begin.data(), begin.size(), "the signature");
+  if (size == 0) damaged(name, "is empty");
+  // The sign of torch.save's older format, a bare pickle.
+  require(begin[0] != 0x80, "read_tensor_file", "'", name,
+          "' is a bare pickle, expected the zip that torch.save writes since 1.6");
+  if (size < begin.size() || std::memcmp(begin.data(), "PK\3\4", 4) != 0) damaged(name, "is no zip");
+  try {
+    return Archive(std::move(source), name).read();
+  } catch (const c10::Error& error) {
+    std::string what = error.what_without_backtrace();
+    damaged(name, "is cut short or damaged (", what.substr(0, what.find('\n')), ")");
+  }
+}
+
 void add(PyTorchStreamWriter& archive, std::string& checksums, const std::string& name, const void* bytes,
          size_t count) {
   archive.writeRecord(name, bytes, count);
@@ -130,22 +177,11 @@ const char* Value::kind() const {
 }
 
 Value read_tensor_file(std::span<const std::byte> bytes, const std::string& name) {
-  if (bytes.empty()) damaged(name, "is empty");
-  // The sign of torch.save's older format, a bare pickle.
-  require(bytes[0] != std::byte{0x80}, "read_tensor_file", "'", name,
-          "' is a bare pickle, expected the zip that torch.save writes since 1.6");
-  if (bytes.size() < 4 || std::memcmp(bytes.data(), "PK\3\4", 4) != 0) damaged(name, "is no zip");
-  try {
-    return Archive(bytes, name).read();
-  } catch (const c10::Error& error) {
-    std::string what = error.what_without_backtrace();
-    damaged(name, "is cut short or damaged (", what.substr(0, what.find('\n')), ")");
-  }
+  return read(std::make_shared<MemorySource>(bytes), name);
 }
 
 Value read_tensor_file(const std::string& path) {
-  const std::string bytes = read_file(path, "read_tensor_file");
-  return read_tensor_file(std::as_bytes(std::span(bytes)), path);
+  return read(std::make_shared<FileSource>(path), path);
 }
 
 void write_archive(AtomicFile& file, const Value& value) {
@@ -180,4 +216,4 @@ void write_tensor_file(const std::string& path, const Value& value) {
   file.commit();
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

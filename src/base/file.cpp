@@ -13,16 +13,15 @@
 namespace lockstep {
 namespace {
 
+[[noreturn]] void throw_error(const char* operation, const std::filesystem::path& file, const char* what) {
+  throw FileError(text(operation, ": '", file.native(), "' ", what, ": ", std::strerror(errno)));
+}
+
 template <class Bytes>
 Bytes read_whole(const std::filesystem::path& file, const char* operation) {
-  const auto fail = [&](const char* what) {
-    throw FileError(text(operation, ": '", file.native(), "' ", what, ": ", std::strerror(errno)));
-  };
-  const Descriptor in(open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!in) fail("can't be opened");
+  const Descriptor in = open_to_read(file, operation);
   struct stat facts {};
-  if (fstat(in.get(), &facts) != 0) fail("can't be read");
-  if (S_ISDIR(facts.st_mode)) throw FileError(text(operation, ": '", file.native(), "' is a folder, expected a file"));
+  if (fstat(in.get(), &facts) != 0) throw_error(operation, file, "can't be read");
   // A pipe has no size, nor has what is in /proc; a file may grow meanwhile. One byte more shows the end of others.
   Bytes bytes;
   bytes.resize(static_cast<size_t>(facts.st_size) + 1);
@@ -30,7 +29,7 @@ Bytes read_whole(const std::filesystem::path& file, const char* operation) {
     if (done == bytes.size()) bytes.resize(2 * done + 4096);
     const ssize_t count = ::read(in.get(), bytes.data() + done, bytes.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("can't be read");
+    if (count < 0) throw_error(operation, file, "can't be read");
     if (count == 0) {
       bytes.resize(done);
       return bytes;
@@ -40,6 +39,15 @@ Bytes read_whole(const std::filesystem::path& file, const char* operation) {
 }
 
 }  // namespace
+
+Descriptor open_to_read(const std::filesystem::path& file, const char* operation) {
+  Descriptor in(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!in) throw_error(operation, file, "can't be opened");
+  struct stat facts {};
+  if (fstat(in.get(), &facts) == 0 && S_ISDIR(facts.st_mode))
+    throw FileError(text(operation, ": '", file.native(), "' is a folder, expected a file"));
+  return in;
+}
 
 std::string read_file(const std::filesystem::path& file, const char* operation) {
   return read_whole<std::string>(file, operation);

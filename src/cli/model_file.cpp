@@ -11,7 +11,7 @@ namespace lockstep::cli {
 namespace {
 
 bool is_checkpoint_file(const std::string& path) {
-  return run::is_checkpoint(train::read_tensor_file(path));
+  return run::is_checkpoint(archive::read_tensor_file(path));
 }
 
 ModelFile from_weights(const std::filesystem::path& file, const std::string& model) {

@@ -35,7 +35,7 @@ Example read_image(const std::string& file, at::IntArrayRef shape) {
 }
 
 std::vector<Example> read_tensors(const std::string& file, at::IntArrayRef shape) {
-  const auto value = train::read_tensor_file(file);
+  const auto value = archive::read_tensor_file(file);
   const auto* inputs = value.find("inputs");
   auto all = (inputs == nullptr ? value : *inputs).as<at::Tensor>(inputs == nullptr ? file : "inputs");
   all = all.scalar_type() == at::kByte ? all.to(at::kFloat).div(255) : all.to(at::kFloat);

@@ -17,35 +17,35 @@ namespace {
 constexpr const char* kFormat = "lockstep checkpoint";
 constexpr int64_t kVersion = 1;
 
-train::Value to_value(const Tensors& tensors) {
-  train::Value::Dict dict;
+archive::Value to_value(const Tensors& tensors) {
+  archive::Value::Dict dict;
   for (const auto& [name, tensor] : tensors) dict.push_back({name, {tensor}});
   return {std::move(dict)};
 }
 
-Tensors to_tensors(const train::Value& value, const std::string& what) {
+Tensors to_tensors(const archive::Value& value, const std::string& what) {
   Tensors tensors;
-  for (const auto& [name, item] : value.as<train::Value::Dict>(what))
+  for (const auto& [name, item] : value.as<archive::Value::Dict>(what))
     tensors[name] = item.as<at::Tensor>(text(what, ".", name));
   return tensors;
 }
 
 template <class T>
-train::Value to_list(const std::vector<T>& items) {
-  train::Value::List list;
+archive::Value to_list(const std::vector<T>& items) {
+  archive::Value::List list;
   for (const T& item : items) list.push_back({item});
   return {std::move(list)};
 }
 
 template <class T>
-std::vector<T> from_list(const train::Value& value, const std::string& what) {
+std::vector<T> from_list(const archive::Value& value, const std::string& what) {
   std::vector<T> items;
-  for (const train::Value& item : value.as<train::Value::List>(what)) items.push_back(item.as<T>(what));
+  for (const archive::Value& item : value.as<archive::Value::List>(what)) items.push_back(item.as<T>(what));
   return items;
 }
 
-train::Value to_value(const data::DatasetInfo& info) {
-  return {train::Value::Dict{{"name", {info.name}},
+archive::Value to_value(const data::DatasetInfo& info) {
+  return {archive::Value::Dict{{"name", {info.name}},
                              {"size", {info.size}},
                              {"input_shape", to_list(info.input_shape)},
                              {"target_shape", to_list(info.target_shape)},
@@ -55,7 +55,7 @@ train::Value to_value(const data::DatasetInfo& info) {
                              {"mesh_points", {info.mesh_points}}}};
 }
 
-data::DatasetInfo info_of(const train::Value& value) {
+data::DatasetInfo info_of(const archive::Value& value) {
   data::DatasetInfo info{.name = value.at("name").as<std::string>("name"),
                          .size = value.at("size").as<int64_t>("size"),
                          .input_shape = from_list<int64_t>(value.at("input_shape"), "input_shape"),
@@ -68,18 +68,18 @@ data::DatasetInfo info_of(const train::Value& value) {
   return info;
 }
 
-train::Value to_value(const Checkpoint& checkpoint) {
+archive::Value to_value(const Checkpoint& checkpoint) {
   const Cursor& cursor = checkpoint.cursor;
-  train::Value::Dict fingerprint;
+  archive::Value::Dict fingerprint;
   for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.push_back({name, {item}});
-  train::Value::Dict out{
+  archive::Value::Dict out{
       {"format", {std::string(kFormat)}},
       {"version", {kVersion}},
       {"model", {checkpoint.model}},
       {"weights", to_value(checkpoint.weights)},
       {"buffers", to_value(checkpoint.buffers)},
       {"optimizer", to_value(checkpoint.optimizer)},
-      {"cursor", {train::Value::Dict{{"epoch", {cursor.epoch}}, {"batch", {cursor.batch}}, {"step", {cursor.step}}}}},
+      {"cursor", {archive::Value::Dict{{"epoch", {cursor.epoch}}, {"batch", {cursor.batch}}, {"step", {cursor.step}}}}},
       {"seed", {static_cast<int64_t>(checkpoint.seed)}},
       {"replicas", {checkpoint.replicas}},
       {"config", {checkpoint.config}},
@@ -90,7 +90,7 @@ train::Value to_value(const Checkpoint& checkpoint) {
   return {std::move(out)};
 }
 
-Checkpoint from_value(const train::Value& value, const std::string& name) {
+Checkpoint from_value(const archive::Value& value, const std::string& name) {
   require(is_checkpoint(value), "load_checkpoint", "'", name, "' holds ", value.kind(),
           ", expected a checkpoint of lockstep train (weights alone go with --init)");
   const int64_t version = value.at("version").as<int64_t>("version");
@@ -100,16 +100,16 @@ Checkpoint from_value(const train::Value& value, const std::string& name) {
   out.weights = to_tensors(value.at("weights"), "weights");
   out.buffers = to_tensors(value.at("buffers"), "buffers");
   out.optimizer = to_tensors(value.at("optimizer"), "optimizer");
-  const train::Value& cursor = value.at("cursor");
+  const archive::Value& cursor = value.at("cursor");
   out.cursor = {cursor.at("epoch").as<int64_t>("epoch"), cursor.at("batch").as<int64_t>("batch"),
                 cursor.at("step").as<int64_t>("step")};
   out.seed = static_cast<uint64_t>(value.at("seed").as<int64_t>("seed"));
   out.replicas = value.at("replicas").as<int64_t>("replicas");
   out.config = value.at("config").as<std::string>("config");
-  for (const auto& [key, item] : value.at("fingerprint").as<train::Value::Dict>("fingerprint"))
+  for (const auto& [key, item] : value.at("fingerprint").as<archive::Value::Dict>("fingerprint"))
     out.fingerprint.emplace_back(key, item.as<std::string>(key));
-  out.extra = value.at("extra").as<train::Value::Dict>("extra");
-  if (const train::Value* info = value.find("data")) out.data = info_of(*info);
+  out.extra = value.at("extra").as<archive::Value::Dict>("extra");
+  if (const archive::Value* info = value.find("data")) out.data = info_of(*info);
   return out;
 }
 
@@ -117,18 +117,18 @@ Checkpoint from_value(const train::Value& value, const std::string& name) {
 
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
   AtomicFile out(file, "save_checkpoint");
-  train::write_archive(out, to_value(checkpoint));
+  archive::write_archive(out, to_value(checkpoint));
   out.commit(Folder{file.parent_path()}.previous_checkpoint());
 }
 
-bool is_checkpoint(const train::Value& value) {
-  const train::Value* format = value.find("format");
+bool is_checkpoint(const archive::Value& value) {
+  const archive::Value* format = value.find("format");
   const auto* text = format == nullptr ? nullptr : std::get_if<std::string>(&format->held);
   return text != nullptr && *text == kFormat;
 }
 
 Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& name) {
-  return from_value(train::read_tensor_file(bytes, name), name);
+  return from_value(archive::read_tensor_file(bytes, name), name);
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& file) {
@@ -145,7 +145,7 @@ std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folde
       CheckpointFile found{file, read_file(file, "load_checkpoint")};
       load_checkpoint(std::as_bytes(std::span(found.bytes)), file);
       return found;
-    } catch (const train::DamagedFile& error) {
+    } catch (const archive::DamagedFile& error) {
       log_warning(error.what(), "; looking for the one before it");
       if (!damage) damage = std::current_exception();
     }

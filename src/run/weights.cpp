@@ -9,46 +9,46 @@
 namespace lockstep::run {
 namespace {
 
-bool is_state_dict(const train::Value& value) {
-  const auto* dict = std::get_if<train::Value::Dict>(&value.held);
+bool is_state_dict(const archive::Value& value) {
+  const auto* dict = std::get_if<archive::Value::Dict>(&value.held);
   return dict != nullptr && !dict->empty() && std::ranges::all_of(*dict, [](const auto& item) {
            return std::holds_alternative<at::Tensor>(item.second.held);
          });
 }
 
-Tensors tensors_of(const train::Value& state_dict) {
+Tensors tensors_of(const archive::Value& state_dict) {
   Tensors out;
-  for (const auto& [name, item] : std::get<train::Value::Dict>(state_dict.held))
+  for (const auto& [name, item] : std::get<archive::Value::Dict>(state_dict.held))
     out[name] = std::get<at::Tensor>(item.held);
   return out;
 }
 
 }  // namespace
 
-Tensors weights_in(const train::Value& value, const std::string& name) {
+Tensors weights_in(const archive::Value& value, const std::string& name) {
   if (is_checkpoint(value)) return tensors_of(value.at("weights"));
   if (is_state_dict(value)) return tensors_of(value);
   for (const char* key : {"state_dict", "model_state_dict", "model"})
-    if (const train::Value* inner = value.find(key); inner != nullptr && is_state_dict(*inner))
+    if (const archive::Value* inner = value.find(key); inner != nullptr && is_state_dict(*inner))
       return tensors_of(*inner);
   fail("read_weights", "'", name, "' holds ", value.kind(),
        ", expected a checkpoint of lockstep train or a dict of tensors (torch.save(model.state_dict(), file))");
 }
 
 Tensors read_weights(const std::filesystem::path& file) {
-  if (!std::filesystem::is_directory(file)) return weights_in(train::read_tensor_file(file.string()), file.string());
+  if (!std::filesystem::is_directory(file)) return weights_in(archive::read_tensor_file(file.string()), file.string());
   if (const auto found = find_checkpoint(file))
     return load_checkpoint(std::as_bytes(std::span(found->bytes)), found->file.string()).weights;
   const auto weights = file / "weights.pt";
   require(std::filesystem::exists(weights), "read_weights", "folder '", file.string(),
           "' has neither last.pt nor weights.pt, expected a run's folder or a file");
-  return weights_in(train::read_tensor_file(weights.string()), weights.string());
+  return weights_in(archive::read_tensor_file(weights.string()), weights.string());
 }
 
 void write_weights(const std::filesystem::path& file, const Tensors& weights) {
-  train::Value::Dict dict;
+  archive::Value::Dict dict;
   for (const auto& [name, tensor] : weights) dict.push_back({name, {tensor}});
-  train::write_tensor_file(file.string(), {std::move(dict)});
+  archive::write_tensor_file(file.string(), {std::move(dict)});
 }
 
 std::string hash_of(const Tensors& weights) {

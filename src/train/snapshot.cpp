@@ -17,12 +17,12 @@ at::Tensor copy_of(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
 }
 
-Value::List numbers(const Sums& sums) {
+archive::Value::List numbers(const Sums& sums) {
   return {{sums.loss}, {sums.right}, {sums.examples}};
 }
 
-Sums sums_of(const Value& value) {
-  const auto& list = value.as<Value::List>("sums");
+Sums sums_of(const archive::Value& value) {
+  const auto& list = value.as<archive::Value::List>("sums");
   require(list.size() == 3, "load_checkpoint", "sums are ", list.size(), " numbers, expected 3");
   return {.loss = list[0].as<double>("loss"),
           .right = list[1].as<double>("right"),
@@ -80,23 +80,23 @@ void restore_buffers(const models::Classifier& network, const run::Checkpoint& c
     }
 }
 
-Value::Dict write_figures(const FiguresSoFar& figures) {
-  Value::Dict out{{"epoch", {numbers(figures.epoch)}},  {"line", {numbers(figures.line)}},
+archive::Value::Dict write_figures(const FiguresSoFar& figures) {
+  archive::Value::Dict out{{"epoch", {numbers(figures.epoch)}},  {"line", {numbers(figures.line)}},
                   {"seconds", {figures.seconds}},       {"line_seconds", {figures.line_seconds}},
                   {"one_recipe", {figures.one_recipe}}, {"test_due", {figures.test_due}}};
   if (figures.ledger.defined()) out.push_back({"ledger", {figures.ledger}});
   return out;
 }
 
-FiguresSoFar read_figures(const Value::Dict& extra) {
-  const Value value{extra};
+FiguresSoFar read_figures(const archive::Value::Dict& extra) {
+  const archive::Value value{extra};
   FiguresSoFar out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
   out.seconds = value.at("seconds").as<double>("seconds");
   // Older checkpoints have none of these.
-  if (const Value* seconds = value.find("line_seconds")) out.line_seconds = seconds->as<double>("line_seconds");
-  if (const Value* one = value.find("one_recipe")) out.one_recipe = one->as<bool>("one_recipe");
-  if (const Value* due = value.find("test_due")) out.test_due = due->as<bool>("test_due");
-  if (const Value* ledger = value.find("ledger")) out.ledger = ledger->as<at::Tensor>("ledger");
+  if (const archive::Value* seconds = value.find("line_seconds")) out.line_seconds = seconds->as<double>("line_seconds");
+  if (const archive::Value* one = value.find("one_recipe")) out.one_recipe = one->as<bool>("one_recipe");
+  if (const archive::Value* due = value.find("test_due")) out.test_due = due->as<bool>("test_due");
+  if (const archive::Value* ledger = value.find("ledger")) out.ledger = ledger->as<at::Tensor>("ledger");
   return out;
 }
 

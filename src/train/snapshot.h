@@ -24,8 +24,8 @@ run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& net
 /// Replica `number`'s values of those.
 void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number);
 
-Value::Dict write_figures(const FiguresSoFar& figures);
-FiguresSoFar read_figures(const Value::Dict& extra);
+archive::Value::Dict write_figures(const FiguresSoFar& figures);
+FiguresSoFar read_figures(const archive::Value::Dict& extra);
 
 /// Whether no number is infinite or none.
 bool is_finite(const run::Tensors& tensors);

@@ -28,7 +28,7 @@
 #include "support/full_disk.h"
 #include "support/temporary_folder.h"
 
-namespace lockstep::train {
+namespace lockstep::archive {
 namespace {
 
 using test::TemporaryFolder;
@@ -268,4 +268,4 @@ TEST(Hash, FollowsNamesTypesShapesAndBytesOnly) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

@@ -74,7 +74,7 @@ TEST(Checkpoint, GivesBackAllThatItHolds) {
   EXPECT_EQ(read.config, saved.config);
   EXPECT_EQ(read.fingerprint, saved.fingerprint);
   EXPECT_EQ(read.data, saved.data);
-  EXPECT_EQ(train::Value{read.extra}.at("seconds").as<double>("seconds"), 1.5);
+  EXPECT_EQ(archive::Value{read.extra}.at("seconds").as<double>("seconds"), 1.5);
 }
 
 TEST(Checkpoint, OfAnOlderVersionDoesNotSayWhatItWasTrainedOn) {
@@ -107,7 +107,7 @@ TEST(Checkpoint, TheOneBeforeIsKeptAndFoundWhereTheLastIsDamaged) {
   EXPECT_EQ(load_checkpoint(std::as_bytes(std::span(found->bytes)), "previous").cursor.step, 10);
   EXPECT_THAT(warnings, HasSubstr("last.pt' is cut short or damaged"));
   std::filesystem::resize_file(folder.file("previous.pt"), 0);
-  EXPECT_THAT([&] { find_checkpoint(folder.path()); }, ThrowsMessage<train::DamagedFile>(HasSubstr("last.pt")));
+  EXPECT_THAT([&] { find_checkpoint(folder.path()); }, ThrowsMessage<archive::DamagedFile>(HasSubstr("last.pt")));
 }
 
 TEST(Checkpoint, AStateDictIsNone) {

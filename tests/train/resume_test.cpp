@@ -137,7 +137,7 @@ TEST(Resume, APaceCountsTheTimeBeforeTheStop) {
   run::Config run = config(folder.file("run"));
   train(run, 8);
   const double elapsed =
-      Value{run::load_checkpoint(folder.file("run/last.pt")).extra}.at("line_seconds").as<double>("line_seconds");
+      archive::Value{run::load_checkpoint(folder.file("run/last.pt")).extra}.at("line_seconds").as<double>("line_seconds");
   EXPECT_GT(elapsed, 0);
   run.resume = run.out;
   train(run);

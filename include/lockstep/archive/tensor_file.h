@@ -15,7 +15,7 @@
 
 /// Files of PyTorch (`torch.save`, `torch.load`): a zip of one pickle and the tensors' bytes. Written here they load
 /// there with `weights_only=True`; read here they run no code, whatever they hold.
-namespace lockstep::train {
+namespace lockstep::archive {
 
 /// A plain Python value. Tuples are read as lists.
 struct Value {
@@ -65,4 +65,4 @@ Value read_tensor_file(std::span<const std::byte> bytes, const std::string& name
 /// Error, naming the file, where the disk is full or the file can't be made.
 void write_tensor_file(const std::string& path, const Value& value);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

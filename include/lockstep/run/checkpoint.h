@@ -43,7 +43,7 @@ struct Checkpoint {
   /// What was trained on, so that the network can be used where the data is not; none in files of older versions.
   std::optional<data::DatasetInfo> data;
   Fingerprint::Items fingerprint;
-  train::Value::Dict extra;  ///< what else a program keeps; the trainer's own sums and ledger too
+  archive::Value::Dict extra;  ///< what else a program keeps; the trainer's own sums and ledger too
 };
 
 /// Writes it aside, syncs it and renames it; a file that had the name becomes "previous.pt" beside it, so that a whole
@@ -54,7 +54,7 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
 /// Throws DamagedFile or Error (tensor_file.h), or Error where it is no checkpoint.
 Checkpoint load_checkpoint(const std::filesystem::path& file);
 Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& name);
-bool is_checkpoint(const train::Value& value);
+bool is_checkpoint(const archive::Value& value);
 
 /// A checkpoint as it lies in its file, to be handed to processes that don't see that file.
 struct CheckpointFile {

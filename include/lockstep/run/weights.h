@@ -10,7 +10,7 @@ namespace lockstep::run {
 
 /// The weights in a value: those of a checkpoint, a plain dict of tensors (a state_dict), or a dict that holds one
 /// under "state_dict", "model_state_dict" or "model". Throws Error, naming `name`, where there are none.
-Tensors weights_in(const train::Value& value, const std::string& name);
+Tensors weights_in(const archive::Value& value, const std::string& name);
 /// Of a file: last.pt, weights.pt, or one that Python's torch.save wrote. A folder: its checkpoint, else its
 /// weights.pt.
 Tensors read_weights(const std::filesystem::path& file);

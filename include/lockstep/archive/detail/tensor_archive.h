@@ -4,9 +4,9 @@
 #include "lockstep/archive/tensor_file.h"
 #include "lockstep/base/detail/atomic_file.h"
 
-namespace lockstep::train {
+namespace lockstep::archive {
 
 /// What write_tensor_file puts into a file.
 void write_archive(AtomicFile& file, const Value& value);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::archive

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/detail/descriptor.h"
 #include "lockstep/base/error.h"
 
 // Whole files. `operation` begins the messages of errors: "read_weights: 'a.pt' can't be opened: Permission denied".
@@ -17,6 +18,9 @@ class FileError : public Error {
  public:
   using Error::Error;
 };
+
+/// Opens a file or a pipe for reading. Throws FileError where that can't be done, or it is a folder.
+Descriptor open_to_read(const std::filesystem::path& file, const char* operation = "read_file");
 
 /// The whole of a file or a pipe. Throws FileError where it can't be read, or is a folder.
 std::string read_file(const std::filesystem::path& file, const char* operation = "read_file");
