@@ -11,12 +11,12 @@
 #include "lockstep/data/ply.h"
 #include "lockstep/report/cloud_view.h"
 #include "lockstep/base/detail/file.h"
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/png.h"
 
 namespace lockstep::cli {
 namespace {
 
-using run::Rgb;
+using pictures::Rgb;
 
 /// The network's logits, of each voxel or of the whole.
 at::Tensor logits_of(const data::Voxels& voxels, const Trained& trained) {
@@ -71,7 +71,7 @@ void draw(const std::string& file, const data::Cloud& cloud, const std::vector<R
   if (file.empty()) return;
   constexpr int kHeight = 480;
   const auto image = report::draw_cloud(cloud.points, colours, side, kHeight, shown);
-  write_file(file, run::encode_png(image));
+  write_file(file, pictures::encode_png(image));
 }
 
 /// A colour for all points, darker towards the ground: so that one sees a shape, not a shadow.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/run_files.h"
+#include "lockstep/pictures/png.h"
+#include "lockstep/base/detail/base64.h"
 
 #include <algorithm>
 #include <array>
@@ -169,7 +171,7 @@ void write_samples(const std::filesystem::path& file, const Samples& samples) {
                                {"label", sample.label},
                                {"prediction", sample.prediction},
                                {"probability", finite(sample.probability)},
-                               {"png", base64(encode_png(sample.image))}});
+                               {"png", base64(pictures::encode_png(sample.image))}});
   write_json(file, json);
 }
 
@@ -185,7 +187,7 @@ Samples read_samples(const std::filesystem::path& file) {
     sample.probability = one.number("probability").value_or(0);
     const auto png = one.string("png");
     if (!png) one.wrong("'png' is missing, expected a picture in base64");
-    sample.image = decode_png(from_base64(*png, one.where()), one.where());
+    sample.image = pictures::decode_png(from_base64(*png, one.where()), one.where());
     samples.samples.push_back(std::move(sample));
   });
   if (const std::string wrong = fault(samples); !wrong.empty()) object.wrong(wrong);

@@ -6,7 +6,8 @@
 
 #include "lockstep/base/detail/file.h"
 #include "lockstep/run/detail/json.h"
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/image.h"
+#include "lockstep/base/detail/base64.h"
 
 namespace lockstep::run {
 namespace {
@@ -51,7 +52,7 @@ std::string packed(const std::vector<Number>& numbers) {
   return base64({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
 }
 template std::string packed(const std::vector<uint8_t>& numbers);
-template std::string packed(const std::vector<Rgb>& numbers);
+template std::string packed(const std::vector<pictures::Rgb>& numbers);
 template std::string packed(const std::vector<std::array<uint16_t, 3>>& numbers);
 
 void write_scenes(const std::filesystem::path& file, const Scenes& scenes) {
@@ -78,7 +79,7 @@ Scenes read_scenes(const std::filesystem::path& file) {
                              .voxels = unpacked<std::array<uint16_t, 3>>(one, "voxels"),
                              .labels = unpacked<uint8_t>(one, "labels"),
                              .predictions = unpacked<uint8_t>(one, "predictions"),
-                             .colours = unpacked<Rgb>(one, "colours")});
+                             .colours = unpacked<pictures::Rgb>(one, "colours")});
   });
   if (const std::string wrong = fault(scenes); !wrong.empty()) object.wrong(wrong);
   return scenes;

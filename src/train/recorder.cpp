@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "lockstep/base/detail/sha256.h"
+#include "lockstep/pictures/image.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/loader.h"
@@ -40,7 +41,7 @@ void writing(const Call& call) {
   }
 }
 
-run::Image image_of(const at::Tensor& input) {
+pictures::Image image_of(const at::Tensor& input) {
   const auto bytes = input.clamp(0, 1).mul(255).round().to(at::kByte).permute({1, 2, 0}).contiguous();
   const auto* from = bytes.const_data_ptr<uint8_t>();
   return {.width = static_cast<int>(input.size(2)),

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "lockstep/data/loader.h"
+#include "lockstep/pictures/image.h"
 #include "lockstep/numerics/random.h"
 #include "train/input.h"
 
@@ -47,7 +48,7 @@ run::Scene scene_of(const data::Batch& batch, const at::Tensor& predictions) {
   scene.labels = rows_of<uint8_t>(labels.masked_fill(labels.lt(0), run::Scene::kUnknown).to(at::kByte));
   scene.predictions = rows_of<uint8_t>(of_kept(predictions).to(at::kByte));
   if (batch.inputs.size(1) == 3)
-    scene.colours = rows_of<run::Rgb>(of_kept(batch.inputs).clamp(0, 1).mul(255).round().to(at::kByte));
+    scene.colours = rows_of<pictures::Rgb>(of_kept(batch.inputs).clamp(0, 1).mul(255).round().to(at::kByte));
   return scene;
 }
 

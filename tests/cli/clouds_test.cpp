@@ -12,7 +12,7 @@
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
 #include "lockstep/base/detail/file.h"
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/png.h"
 #include "support/published_clouds.h"
 #include "support/temporary_folder.h"
 
@@ -85,7 +85,7 @@ TEST(Clouds, AreTrainedOnEvaluatedAndLabelled) {
   }
   EXPECT_NEAR(answer["accuracy"], static_cast<double>(right) / static_cast<double>(found.size()), 1e-12);
   EXPECT_EQ(answer["classes"]["floor"], floor);
-  const auto view = run::decode_png(read_file(folder.file("view.png")), "view.png");
+  const auto view = pictures::decode_png(read_file(folder.file("view.png")), "view.png");
   EXPECT_EQ(view.width, 960);
   EXPECT_EQ(view.height, 480);
 }
@@ -113,7 +113,7 @@ TEST(Clouds, AreLabelledForABenchmarkWhereTheDataIsNot) {
     EXPECT_EQ(answers[number]["points"], cloud.size());
     const data::DatasetInfo info{.name = "semantic-kitti", .classes = 19};
     EXPECT_EQ(data::published::read(labels), data::label_file(cloud.labels, info));
-    EXPECT_EQ(run::decode_png(read_file(stem + ".png"), stem).width, 960);
+    EXPECT_EQ(pictures::decode_png(read_file(stem + ".png"), stem).width, 960);
   }
 
   const Ended one = run_program({"predict", folder.file("run"), first, "--labels", folder.file("one.label")});
@@ -187,7 +187,7 @@ TEST(Clouds, AreClassifiedAsAWhole) {
   const std::string mesh = folder.file("things/pyramid/test/pyramid_0001.off"), picture = folder.file("view.png");
   const Ended words = run_program({"predict", folder.file("run"), mesh, "--top", "1", "--png", picture});
   EXPECT_THAT(words.out, MatchesRegex(".*pyramid_0001.off: 400 points, (plate|pyramid) [01][.][0-9]+\n")) << words.err;
-  EXPECT_EQ(run::decode_png(read_file(picture), picture).width, 960);
+  EXPECT_EQ(pictures::decode_png(read_file(picture), picture).width, 960);
   const Ended labels = run_program({"predict", folder.file("run"), mesh, "--out", folder.file("labelled.ply")});
   EXPECT_EQ(labels.exit_code, 2);
   EXPECT_THAT(labels.err, HasSubstr("this one gives a whole cloud one class, so there are no labels to write"));

@@ -17,7 +17,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/run/checkpoint.h"
 #include "lockstep/run/config.h"
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/png.h"
 #include "lockstep/run/weights.h"
 #include "support/full_disk.h"
 #include "support/temporary_folder.h"
@@ -352,8 +352,8 @@ TEST(Evaluate, SaysThatANetworkIsOfAProgramOfOnesOwn) {
 TEST(Predict, NamesTheClassesOfImagesAndTensors) {
   const TemporaryFolder folder;
   expect_trained(small() + Words{"--out", folder.file("run")});
-  const run::Image image{.width = 8, .height = 8, .channels = 1, .pixels = std::vector<uint8_t>(64, 128)};
-  std::ofstream(folder.file("grey.png"), std::ios::binary) << run::encode_png(image);
+  const pictures::Image image{.width = 8, .height = 8, .channels = 1, .pixels = std::vector<uint8_t>(64, 128)};
+  std::ofstream(folder.file("grey.png"), std::ios::binary) << pictures::encode_png(image);
   const Ended ended = run_program({"predict", folder.file("run"), folder.file("grey.png"), "--json", "--top", "4"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const auto answers = nlohmann::json::parse(ended.out);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/detail/file.h"
+#include "lockstep/pictures/image.h"
 
 namespace lockstep::report {
 namespace {
@@ -53,7 +54,7 @@ run::Confusion example_confusion() {
 run::Samples example_samples() {
   run::Samples samples{classes(), {}};
   for (int i = 0; i < 12; ++i) {
-    run::Image image{28, 28, 1};
+    pictures::Image image{28, 28, 1};
     for (int y = 0; y < 28; ++y)
       for (int x = 0; x < 28; ++x) {
         const double distance = std::hypot(x - 13.5, (y - 13.5) * (1 + i % 3 * 0.4));

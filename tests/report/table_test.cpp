@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/table.h"
+#include "lockstep/pictures/png.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,7 +88,7 @@ TEST(Table, IsWrittenAsSvgAndPng) {
   const TemporaryFolder folder;
   write_figure(folder / "speedup", speedups().to_figure({.title = "Time", .x = "devices", .y = "time"}));
   EXPECT_THAT(read_file(folder / "speedup.svg"), HasSubstr("data-series=\"time\""));
-  EXPECT_EQ(run::decode_png(read_file(folder / "speedup.png"), "speedup.png").width, 960);
+  EXPECT_EQ(pictures::decode_png(read_file(folder / "speedup.png"), "speedup.png").width, 960);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/run_files.h"
+#include "lockstep/pictures/image.h"
+#include "lockstep/base/detail/base64.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -120,7 +122,7 @@ TEST(Samples, ComeBackWithTheirPictures) {
 TEST(Samples, HaveClassesThatThereAre) {
   const TemporaryFolder folder;
   const auto file = folder / "samples.json";
-  const Image pixel{1, 1, 1, {0}};
+  const pictures::Image pixel{1, 1, 1, {0}};
   EXPECT_THAT(error_of([&] {
                 write_samples(file, {{"a"}, {{.image = pixel, .prediction = 1}}});
               }),

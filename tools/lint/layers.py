@@ -22,7 +22,8 @@ USES = {
     "points": ["base"],
     "sparse": ["norm", "points"],
     "archive": ["base"],
-    "data": ["archive", "numerics", "points"],
+    "pictures": ["base"],
+    "data": ["archive", "numerics", "pictures", "points"],
     "metrics": ["numerics"],
     "models": ["sparse"],
     "run": ["data", "parallel"],
@@ -34,7 +35,8 @@ USES = {
 # What tests and benchmarks of a layer see besides: networks, sparse ones too, are there to be trained by a team.
 TESTS_USE = {"models": ["parallel"], "sparse": ["parallel"], "norm": ["parallel"], "archive": ["run"], "base": ["numerics"]}
 # Public headers of these stay narrow: <torch/torch.h> takes half a minute to parse.
-NARROW = {"archive", "base", "comm", "context", "data", "dense", "metrics", "norm", "numerics", "points", "report", "run", "sparse"}
+NARROW = {"archive", "base", "comm", "context", "data", "dense", "metrics", "norm", "numerics", "pictures", "points", "report", "run",
+          "sparse"}
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

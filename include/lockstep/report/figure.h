@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/image.h"
 
 /// Line charts, drawn by ourselves: the same layout as SVG (a file, or part of a page) and as a picture.
 namespace lockstep::report {
@@ -52,7 +52,7 @@ struct FigureSize {
 std::string to_svg(std::span<const Figure> figures, FigureSize size = {});
 
 /// Figures side by side on one picture, `scale` pixels for one of a page. Needs no font: it has its own.
-run::Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light,
+pictures::Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light,
                     double scale = 2);
 
 /// STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "lockstep/base/detail/descriptor.h"
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/image.h"
 #include "lockstep/run/metrics.h"
 
 /// Event files, as TensorBoard reads them: `tensorboard --logdir runs` shows all runs.
@@ -33,7 +33,7 @@ class EventWriter {
   void scalar(std::string_view tag, int64_t step, double value);
   /// Markdown: the resolved configuration, as four blanks before each line make it verbatim (see verbatim).
   void text(std::string_view tag, int64_t step, std::string_view markdown);
-  void image(std::string_view tag, int64_t step, const run::Image& image);
+  void image(std::string_view tag, int64_t step, const pictures::Image& image);
   /// Of all values that are numbers, in 30 bins of equal width.
   void histogram(std::string_view tag, int64_t step, std::span<const float> values);
 

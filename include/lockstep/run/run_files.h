@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/image.h"
 #include "lockstep/run/metrics.h"
 #include "lockstep/run/scenes.h"
 
@@ -94,7 +94,7 @@ struct Confusion {
 /// One example of `samples.json`, with what the network makes of it. The file holds the image as base64 of a PNG.
 struct Sample {
   int64_t id = 0;  // of the example in its data set
-  Image image = {};
+  pictures::Image image = {};
   int label = 0;
   int prediction = 0;
   double probability = 0;  // that the network gives its prediction

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/image.h"
 
 /// `scenes.json`: clouds of the test set with what a network makes of them, small enough for a page.
 namespace lockstep::run {
@@ -21,7 +21,7 @@ struct Scene {
   std::vector<std::array<uint16_t, 3>> voxels = {};  ///< [N] from the scene's corner; z upwards
   std::vector<uint8_t> labels = {};                  ///< [N] classes
   std::vector<uint8_t> predictions = {};             ///< [N]
-  std::vector<Rgb> colours = {};                     ///< [N] as measured; or none
+  std::vector<pictures::Rgb> colours = {};                     ///< [N] as measured; or none
 
   bool operator==(const Scene&) const = default;
 };

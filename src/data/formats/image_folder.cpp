@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "data/formats/file.h"
-#include "data/formats/image_file.h"
+#include "data/formats/resize.h"
 #include "data/memory_dataset.h"
 #include "lockstep/data/registry.h"
+#include "lockstep/pictures/read_image.h"
 
 namespace lockstep::data {
 namespace {
@@ -63,7 +64,7 @@ class ImageFolder : public Dataset {
     }
     const int64_t numel = info().input_numel();
     std::shared_ptr<uint8_t[]> made(new uint8_t[numel]);
-    resize_and_crop(read_image(files_[id]), info().input_shape[1], made.get());
+    resize_and_crop(pictures::read_image(files_[id]), info().input_shape[1], made.get());
     if (cache_left_.fetch_sub(numel) >= numel) {
       const std::lock_guard lock(cached.mutex);
       cached.pixels = made;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each point is a square, nearer ones before farther ones: a depth for each pixel decides.
 #include "lockstep/report/cloud_view.h"
+#include "lockstep/pictures/image.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,13 +22,13 @@ double dot(const Vector& a, const Vector& b) {
 /// A square part of a picture.
 class Frame {
  public:
-  Frame(run::Image& image, int left)
+  Frame(pictures::Image& image, int left)
       : image_(image), left_(left), depths_(static_cast<size_t>(size() * size()), kFar) {}
 
   int size() const { return image_.height; }
 
   /// (u, v) in [0, 1], v downwards; `side` in pixels.
-  void mark(double u, double v, double depth, double side, const run::Rgb& colour) {
+  void mark(double u, double v, double depth, double side, const pictures::Rgb& colour) {
     const auto first = [&](double at) { return static_cast<int>(std::floor(at * (size() - 1) - side / 2 + 0.5)); };
     const int length = std::max(1, static_cast<int>(std::ceil(side)));
     const int x0 = first(u), y0 = first(v);
@@ -43,7 +44,7 @@ class Frame {
 
  private:
   static constexpr double kFar = std::numeric_limits<double>::infinity();
-  run::Image& image_;
+  pictures::Image& image_;
   int left_;
   std::vector<double> depths_;
 };
@@ -66,7 +67,7 @@ Box box_of(std::span<const std::array<float, 3>> points) {
   return box;
 }
 
-void draw_from_above(const Box& box, const std::array<float, 3>& point, const run::Rgb& colour, double side,
+void draw_from_above(const Box& box, const std::array<float, 3>& point, const pictures::Rgb& colour, double side,
                      Frame& frame) {
   const Vector middle = box.middle();
   const double scale = 0.96 / box.width();
@@ -75,7 +76,7 @@ void draw_from_above(const Box& box, const std::array<float, 3>& point, const ru
 }
 
 /// From above the corner of low x and y, at twice the cloud's radius and a bit.
-void draw_in_perspective(const Box& box, const std::array<float, 3>& point, const run::Rgb& colour, double side,
+void draw_in_perspective(const Box& box, const std::array<float, 3>& point, const pictures::Rgb& colour, double side,
                          Frame& frame) {
   constexpr Vector ahead{0.5, 0.5, -0.70710678}, right{0.70710678, -0.70710678, 0}, down{-0.5, -0.5, -0.70710678};
   const Vector middle = box.middle();
@@ -87,8 +88,8 @@ void draw_in_perspective(const Box& box, const std::array<float, 3>& point, cons
 
 }  // namespace
 
-run::Rgb class_colour(int64_t label) {
-  static constexpr std::array<run::Rgb, 20> kColours{
+pictures::Rgb class_colour(int64_t label) {
+  static constexpr std::array<pictures::Rgb, 20> kColours{
       {{166, 206, 227}, {178, 178, 178}, {251, 206, 160}, {214, 39, 40},   {31, 119, 180},
        {255, 217, 47},  {140, 86, 75},   {44, 160, 44},   {148, 103, 189}, {227, 119, 194},
        {255, 127, 14},  {23, 190, 207},  {188, 189, 34},  {152, 223, 138}, {196, 156, 148},
@@ -97,13 +98,13 @@ run::Rgb class_colour(int64_t label) {
   return kColours[static_cast<size_t>(label) % kColours.size()];
 }
 
-run::Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const run::Rgb> colours, double side,
+pictures::Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const pictures::Rgb> colours, double side,
                       int height, Shown shown) {
   require(points.size() == colours.size(), "draw_cloud", "there are ", points.size(), " points and ", colours.size(),
           " colours, expected as many of both");
   require(height >= 1 && side >= 0, "draw_cloud", "the height is ", height, " and a point's side ", side,
           ", expected at least 1 and 0");
-  run::Image image{.width = 2 * height, .height = height, .channels = 3, .pixels = {}};
+  pictures::Image image{.width = 2 * height, .height = height, .channels = 3, .pixels = {}};
   image.pixels.assign(static_cast<size_t>(6) * height * height, 255);
   const Box box = box_of(points);
   const double top = shown == Shown::whole ? box.high[2] : box.low[2] + 0.75 * (box.high[2] - box.low[2]);

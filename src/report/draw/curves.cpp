@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/curves.h"
+#include "lockstep/pictures/png.h"
 
 #include <algorithm>
 #include <map>
@@ -133,7 +134,7 @@ void write_curves(const run::Folder& folder, std::span<const run::Metrics> metri
   const run::RunData run{.name = folder.folder.filename().string(), .metrics = {metrics.begin(), metrics.end()}};
   const Figure figures[] = {loss_figure({&run, 1}), accuracy_figure({&run, 1})};
   write_file(folder.curves_svg(), to_svg(figures));
-  write_file(folder.curves_png(), run::encode_png(to_image(figures)));
+  write_file(folder.curves_png(), pictures::encode_png(to_image(figures)));
 }
 
 }  // namespace lockstep::report

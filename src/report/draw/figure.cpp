@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/figure.h"
+#include "lockstep/pictures/image.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
-#include "lockstep/run/detail/files.h"
+#include "lockstep/base/detail/file.h"
 #include "report/draw/canvas/raster_canvas.h"
 #include "report/draw/canvas/svg_canvas.h"
 #include "report/draw/draw_figure.h"
@@ -74,7 +75,7 @@ std::string to_inline_svg(const Figure& figure, FigureSize size) {
               figure.stacked ? " data-stacked=\"\"" : "", ">\n", canvas.elements(), "</svg>\n");
 }
 
-run::Image to_image(std::span<const Figure> figures, FigureSize size, Theme theme, double scale) {
+pictures::Image to_image(std::span<const Figure> figures, FigureSize size, Theme theme, double scale) {
   check_size(figures, size);
   require(scale >= 0.5 && scale <= 8, "figure", "scale is ", scale, ", expected 0.5 to 8");
   RasterCanvas canvas(size.width * static_cast<int>(figures.size()), size.height, theme, scale);
@@ -83,8 +84,8 @@ run::Image to_image(std::span<const Figure> figures, FigureSize size, Theme them
 }
 
 void write_figure(const std::filesystem::path& stem, const Figure& figure) {
-  run::write_file_atomically(stem.string() + ".svg", to_svg({&figure, 1}));
-  run::write_file_atomically(stem.string() + ".png", run::encode_png(to_image({&figure, 1})));
+  write_file(stem.string() + ".svg", to_svg({&figure, 1}));
+  write_file(stem.string() + ".png", pictures::encode_png(to_image({&figure, 1})));
 }
 
 }  // namespace lockstep::report

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/html.h"
+#include "lockstep/base/detail/base64.h"
 
 #include "lockstep/base/detail/sha256.h"
 #include "lockstep/base/error.h"
@@ -28,7 +29,7 @@ std::string script_hash() {
   const std::string digits = sha.hex();
   std::string bytes;
   for (size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
-  return "'sha256-" + run::base64(bytes) + "'";
+  return "'sha256-" + base64(bytes) + "'";
 }
 
 std::string head(const std::string& title) {

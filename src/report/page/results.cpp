@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/pictures/png.h"
+#include "lockstep/base/detail/base64.h"
 #include "lockstep/report/format.h"
 #include "report/escape.h"
 #include "report/page/page.h"
@@ -106,7 +108,7 @@ std::string sample_item(const run::Samples& samples, const run::Sample& sample) 
   const std::string prediction = escape(class_name(samples, sample.prediction));
   const bool right = sample.label == sample.prediction;
   const std::string sure = std::isfinite(sample.probability) ? text(" ", fixed(sample.probability, 2)) : "";
-  return text("<li><img alt=\"", label, "\" src=\"data:image/png;base64,", run::base64(run::encode_png(sample.image)),
+  return text("<li><img alt=\"", label, "\" src=\"data:image/png;base64,", base64(pictures::encode_png(sample.image)),
               "\">", label, "<br><span class=\"", right ? "good\">&#10003; " : "bad\">&#10007; ",
               right ? "right" : prediction, sure, "</span></li>\n");
 }

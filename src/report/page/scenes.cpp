@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/pictures/png.h"
+#include "lockstep/base/detail/base64.h"
 #include "lockstep/report/cloud_view.h"
 #include "lockstep/report/format.h"
 #include "report/escape.h"
@@ -14,11 +16,11 @@ namespace {
 
 constexpr int picture_height = 300;
 
-run::Rgb colour_of(uint8_t label) {
+pictures::Rgb colour_of(uint8_t label) {
   return class_colour(label == run::Scene::kUnknown ? -1 : label);
 }
 
-std::string hex(const run::Rgb& colour) {
+std::string hex(const pictures::Rgb& colour) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string out = "#";
   for (const uint8_t part : colour) out += {digits[part >> 4], digits[part & 15]};
@@ -29,11 +31,11 @@ std::string picture(const run::Scene& scene, const std::vector<uint8_t>& labels,
   std::vector<std::array<float, 3>> points;
   for (const auto& [x, y, z] : scene.voxels)
     points.push_back({static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)});
-  std::vector<run::Rgb> colours;
+  std::vector<pictures::Rgb> colours;
   for (const uint8_t label : labels) colours.push_back(colour_of(label));
-  const run::Image image = draw_cloud(points, colours, scene.mark, picture_height);
+  const pictures::Image image = draw_cloud(points, colours, scene.mark, picture_height);
   return text("<figure><img alt=\"Scene ", scene.id, ", ", what, "\" src=\"data:image/png;base64,",
-              run::base64(run::encode_png(image)), "\"><figcaption>", what, "</figcaption></figure>\n");
+              base64(pictures::encode_png(image)), "\"><figcaption>", what, "</figcaption></figure>\n");
 }
 
 // "93.1 % of its voxels right"; empty where no class is known.
@@ -70,7 +72,7 @@ std::string legend(const std::vector<std::string>& classes) {
 
 /// The colours of classes 0, 1, ... and of the unknown one, for the script.
 std::string palette(size_t classes) {
-  std::vector<run::Rgb> colours;
+  std::vector<pictures::Rgb> colours;
   for (size_t c = 0; c < classes; ++c) colours.push_back(colour_of(static_cast<uint8_t>(c)));
   colours.push_back(colour_of(run::Scene::kUnknown));
   return run::packed(colours);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The field numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto.
 #include "lockstep/report/tensorboard.h"
+#include "lockstep/pictures/png.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -141,9 +142,9 @@ void EventWriter::text(std::string_view tag, int64_t step, std::string_view mark
   write(summary_event(step, value_of(tag).message(8, tensor).message(9, metadata)));
 }
 
-void EventWriter::image(std::string_view tag, int64_t step, const run::Image& image) {
+void EventWriter::image(std::string_view tag, int64_t step, const pictures::Image& image) {
   Message picture;
-  picture.integer(1, image.height).integer(2, image.width).integer(3, image.channels).bytes(4, run::encode_png(image));
+  picture.integer(1, image.height).integer(2, image.width).integer(3, image.channels).bytes(4, pictures::encode_png(image));
   write(summary_event(step, value_of(tag).message(4, picture)));
 }
 

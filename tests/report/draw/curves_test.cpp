@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/curves.h"
+#include "lockstep/pictures/png.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,7 +108,7 @@ TEST(CurvesFiles, AreReplacedAsTheRunGoesOn) {
   std::string before;
   for (const int epochs : {0, 1, 2, 10}) {
     write_curves(files, run_of("a", epochs).metrics);
-    const run::Image image = run::decode_png(read_file(files.curves_png()), "curves.png");
+    const pictures::Image image = pictures::decode_png(read_file(files.curves_png()), "curves.png");
     EXPECT_EQ(image.width, 2 * 480 * 2);
     const std::string svg = read_file(files.curves_svg());
     EXPECT_THAT(svg, HasSubstr(epochs == 0 ? "nothing measured yet" : "data-series=\"test\""));

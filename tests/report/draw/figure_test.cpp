@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/figure.h"
+#include "lockstep/pictures/png.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ using testing::Not;
 constexpr FigureSize size{400, 300};
 const Rect area{0, 0, 400, 300};
 
-std::array<uint8_t, 3> pixel(const run::Image& image, double x, double y) {
+std::array<uint8_t, 3> pixel(const pictures::Image& image, double x, double y) {
   const size_t at = (static_cast<size_t>(y) * image.width + static_cast<size_t>(x)) * 3;
   return {image.pixels[at], image.pixels[at + 1], image.pixels[at + 2]};
 }
@@ -70,11 +71,11 @@ TEST(FigureAsPicture, HasAGapWhereAValueIsNoNumber) {
 
 TEST(FigureAsPicture, IsTheSameEveryTimeAndAsLargeAsAsked) {
   const Figure figures[] = {flat_line(), flat_line()};
-  const run::Image image = to_image(figures, size, Theme::dark, 1.5);
+  const pictures::Image image = to_image(figures, size, Theme::dark, 1.5);
   EXPECT_EQ(image.width, 1200);
   EXPECT_EQ(image.height, 450);
   EXPECT_EQ(image, to_image(figures, size, Theme::dark, 1.5));
-  EXPECT_EQ(run::decode_png(run::encode_png(image), "test"), image);
+  EXPECT_EQ(pictures::decode_png(pictures::encode_png(image), "test"), image);
 }
 
 TEST(FigureAsPicture, StacksAreasOnTopOfEachOther) {
@@ -105,10 +106,10 @@ TEST(StrokeFont, DrawsEveryPrintableCharacterDifferently) {
   for (char c = '!'; c <= '~'; ++c) {
     RasterCanvas canvas(30, 30, Theme::light, 2);
     canvas.text({8, 20}, std::string_view(&c, 1), {16});
-    EXPECT_TRUE(pictures.insert(run::encode_png(canvas.image())).second) << c;
+    EXPECT_TRUE(pictures.insert(pictures::encode_png(canvas.image())).second) << c;
   }
   RasterCanvas blank(30, 30, Theme::light, 2);
-  EXPECT_EQ(pictures.count(run::encode_png(blank.image())), 0u);
+  EXPECT_EQ(pictures.count(pictures::encode_png(blank.image())), 0u);
 }
 
 TEST(StrokeFont, ReadsUtf8AndShowsABoxForWhatItLacks) {

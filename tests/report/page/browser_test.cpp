@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/report/html.h"
+#include "lockstep/pictures/png.h"
 #include "lockstep/base/detail/file.h"
 #include "report/command_output.h"
 #include "report/draw/palette.h"
@@ -165,12 +166,12 @@ class Browser : public testing::Test {
     return json::parse(seen, nullptr, false);
   }
 
-  run::Image photograph(std::span<const run::RunData> runs, int width, bool dark) {
+  pictures::Image photograph(std::span<const run::RunData> runs, int width, bool dark) {
     write_file(folder / "report.html", report_page(runs));
     start("--screenshot='" + (folder / "shot.png").string() + "' --window-size=" + std::to_string(width) + ",900" +
               (dark ? " --force-dark-mode" : ""),
           "report.html");
-    return run::decode_png(read_file(folder / "shot.png"), "shot.png");
+    return pictures::decode_png(read_file(folder / "shot.png"), "shot.png");
   }
 
   std::string program;
@@ -239,7 +240,7 @@ TEST_F(Browser, PaintsLightAndDark) {
   const run::RunData run = example_run("lenet");
   for (const int width : {500, 1280})
     for (const bool dark : {false, true}) {
-      const run::Image shot = photograph({&run, 1}, width, dark);
+      const pictures::Image shot = photograph({&run, 1}, width, dark);
       const auto at = [&](size_t i) { return std::array{shot.pixels[i], shot.pixels[i + 1], shot.pixels[i + 2]}; };
       const auto page = at((static_cast<size_t>(shot.width) * 5 + 5) * shot.channels);
       EXPECT_THAT(page, dark ? ElementsAre(0x0d, 0x11, 0x17) : ElementsAre(0xf5, 0xf6, 0xf8)) << width;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files, read back by TensorBoard.
 #include "lockstep/report/tensorboard.h"
+#include "lockstep/pictures/image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,7 +100,7 @@ TEST_F(TensorBoard, ReadsTextPicturesAndHistograms) {
   EventWriter writer(folder.path());
   const std::string config = verbatim("model = \"lenet\"\n\nlr = 0.2\n");
   writer.text("config", 0, config);
-  const run::Image picture{2, 1, 3, {255, 0, 0, 0, 0, 255}};
+  const pictures::Image picture{2, 1, 3, {255, 0, 0, 0, 0, 255}};
   writer.image("samples", 7, picture);
   const float values[] = {-1, 0, 0.5F, 2, std::numeric_limits<float>::quiet_NaN()};
   writer.histogram("weights", 9, values);

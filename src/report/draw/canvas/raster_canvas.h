@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/run/image.h"
+#include "lockstep/pictures/image.h"
 #include "report/draw/canvas/canvas.h"
 
 namespace lockstep::report {
@@ -24,7 +24,7 @@ class RasterCanvas : public Canvas {
   void begin_series(const Series&, Ink, std::span<const double>, std::span<const double>) override {}
   void end_series() override {}
 
-  const run::Image& image() const { return image_; }
+  const pictures::Image& image() const { return image_; }
 
  private:
   // A rectangle of pixels with how much of each a shape covers.
@@ -37,7 +37,7 @@ class RasterCanvas : public Canvas {
   void strokes(const std::vector<std::vector<Point>>& lines, double radius, Ink ink, double opacity);
   void paint(const Coverage& coverage, Ink ink, double opacity);
 
-  run::Image image_;
+  pictures::Image image_;
   Theme theme_;
   double scale_;
   Rect clip_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libjpeg leaves its functions with longjmp where a file is broken, so nothing with a destructor lives between setjmp
 // and the end.
+#include "lockstep/pictures/jpeg.h"
+
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -10,9 +12,9 @@
 
 #include <jerror.h>  // after <jpeglib.h>
 
-#include "data/formats/image_file.h"
+#include "lockstep/base/error.h"
 
-namespace lockstep::data {
+namespace lockstep::pictures {
 namespace {
 
 struct Decoder {
@@ -78,25 +80,26 @@ bool read_rows(Decoder& decoder, uint8_t* pixels) {
 
 }  // namespace
 
-Image detail::decode_jpeg(const fs::path& path, const std::vector<uint8_t>& bytes) {
+Image decode_jpeg(std::string_view bytes, const std::string& where) {
   Decoder decoder;
   std::memset(&decoder, 0, sizeof decoder);
   decoder.state.err = jpeg_std_error(&decoder.errors);
   decoder.errors.error_exit = escape;
   decoder.errors.emit_message = escape_at_warning;
   Image image;
-  bool good = begin(decoder, bytes.data(), bytes.size());
+  bool good = begin(decoder, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (good) {
-    image = {decoder.state.output_height, decoder.state.output_width, {}};
-    image.pixels.resize(image.height * image.width * decoder.state.output_components);
+    image = {static_cast<int>(decoder.state.output_width), static_cast<int>(decoder.state.output_height), 3};
+    image.pixels.resize(size_t{decoder.state.output_height} * decoder.state.output_width *
+                        static_cast<size_t>(decoder.state.output_components));
     good = read_rows(decoder, image.pixels.data());
     if (decoder.state.output_components == 4) to_rgb(image.pixels);
   }
   jpeg_destroy_decompress(&decoder.state);
   if (!good)
-    fail("read_image", path.string(), ", offset ", bytes.size() - decoder.bytes_left, " of ", bytes.size(),
+    fail("decode_jpeg", where, ", offset ", bytes.size() - decoder.bytes_left, " of ", bytes.size(),
          ": libjpeg says '", decoder.message, "', expected a valid JPEG file; copy or download it again");
   return image;
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::pictures

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/formats/image_file.h"
+#include "data/formats/resize.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <vector>
 
-#include "lockstep/base/detail/file.h"
 namespace lockstep::data {
 namespace {
 
@@ -50,21 +49,10 @@ uint8_t rounded(int64_t sum) {
 
 }  // namespace
 
-Image read_image(const fs::path& path) {
-  const auto bytes = read_bytes(path, "read_image");
-  const auto begins_with = [&](std::string_view signature) {
-    return bytes.size() >= signature.size() && std::memcmp(bytes.data(), signature.data(), signature.size()) == 0;
-  };
-  if (begins_with("\x89PNG\r\n\x1a\n")) return detail::decode_png(path, bytes);
-  if (begins_with("\xff\xd8\xff")) return detail::decode_jpeg(path, bytes);
-  fail("read_image", path.string(), ", offset 0: ", bytes.empty() ? "the file is empty" : "no PNG or JPEG signature",
-       ", expected an image of one of these kinds");
-}
-
-void resize_and_crop(const Image& image, int64_t size, uint8_t* out) {
+void resize_and_crop(const pictures::Image& image, int64_t size, uint8_t* out) {
   require(size > 0 && image.height > 0 && image.width > 0, "resize_and_crop", "got an image of ", image.height, " x ",
           image.width, " and the size ", size, ", expected positive sizes");
-  const int64_t shorter = std::min(image.height, image.width);
+  const int64_t shorter = std::min(image.height, image.width), row = image.width;
   const auto scaled = [&](int64_t side) { return std::max(size, (side * size + shorter / 2) / shorter); };
   const int64_t height = scaled(image.height), width = scaled(image.width);
   const auto columns = make_taps(image.width, width, (width - size) / 2, size);
@@ -74,7 +62,7 @@ void resize_and_crop(const Image& image, int64_t size, uint8_t* out) {
   for (int64_t y = top; y < bottom; ++y)
     for (int64_t x = 0; x < size; ++x)
       for (int64_t c = 0; c < 3; ++c) {
-        const uint8_t* in = &image.pixels[(y * image.width + columns[x].first) * 3 + c];
+        const uint8_t* in = &image.pixels[(y * row + columns[x].first) * 3 + c];
         int64_t sum = 0;
         for (size_t k = 0; k < columns[x].weights.size(); ++k) sum += int64_t{in[k * 3]} * columns[x].weights[k];
         narrow[((y - top) * size + x) * 3 + c] = rounded(sum);
