@@ -22,7 +22,7 @@
 #include "lockstep/base/allocator.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
-#include "lockstep/launch/detail/rank_process.h"
+#include "launch/rank_process.h"
 #include "lockstep/numerics/fingerprint.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica_error.h"

@@ -15,9 +15,9 @@
 
 #include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/launch/detail/guard.h"
-#include "lockstep/launch/detail/store.h"
-#include "lockstep/launch/detail/supervisor.h"
+#include "launch/guard.h"
+#include "launch/store.h"
+#include "launch/supervisor.h"
 
 namespace lockstep::cli {
 namespace {

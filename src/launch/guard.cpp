@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/detail/guard.h"
+#include "launch/guard.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/detail/output.h"
+#include "launch/output.h"
 
 #include <poll.h>
 #include <unistd.h>

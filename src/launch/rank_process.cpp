@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/detail/rank_process.h"
+#include "launch/rank_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

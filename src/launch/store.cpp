@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/detail/store.h"
+#include "launch/store.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/detail/supervisor.h"
+#include "launch/supervisor.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/detail/terminal_input.h"
+#include "launch/terminal_input.h"
 
 #include <unistd.h>
 

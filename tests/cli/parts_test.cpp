@@ -12,8 +12,8 @@
 #include "cli/program.h"
 #include "cli/run.h"
 #include "cli/verify.h"
-#include "lockstep/launch/detail/output.h"
-#include "lockstep/launch/detail/supervisor.h"
+#include "launch/output.h"
+#include "launch/supervisor.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::cli {

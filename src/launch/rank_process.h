@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/launch/detail/fd.h"
-#include "lockstep/launch/detail/output.h"
+#include "launch/output.h"
 
 namespace lockstep::cli {
 

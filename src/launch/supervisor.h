@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/detail/output.h"
-#include "lockstep/launch/detail/rank_process.h"
-#include "lockstep/launch/detail/terminal_input.h"
+#include "launch/output.h"
+#include "launch/rank_process.h"
+#include "launch/terminal_input.h"
 
 namespace lockstep::cli {
 
