@@ -4,8 +4,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "cli/run.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/numerics/device.h"
 
 namespace lockstep::cli {
@@ -19,7 +19,7 @@ int gpus_of_one_process(const std::string& devices) {
 int relaunch(int processes) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(file), {}};
-  RunOptions options;
+  launch::Options options;
   options.processes = processes;
   options.no_prefix = true;
   for (size_t begin = 0; begin < all.size();) {
@@ -28,7 +28,7 @@ int relaunch(int processes) {
     begin = end + 1;
   }
   options.program[0] = "/proc/self/exe";
-  return run(options);
+  return launch::run(options);
 }
 
 }  // namespace lockstep::cli

@@ -22,7 +22,7 @@
 #include "lockstep/base/allocator.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
-#include "launch/rank_process.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/numerics/fingerprint.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica_error.h"
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
     return cli::fail_with(cli::is_mistake(error.cause()) ? 2 : 1, error.what());
   } catch (const cli::TrialFailed& error) {
     return cli::fail_with(error.exit_code(), error.what());
-  } catch (const cli::StartError& error) {
+  } catch (const launch::StartError& error) {
     return cli::fail_with(error.exit_code(), error.what());
   } catch (const std::exception& error) {
     return cli::fail_with(1, error.what());

@@ -12,9 +12,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/run.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/launch/launcher.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
@@ -169,7 +169,7 @@ TrialResult run_trial(const Trial& trial) {
   config.quiet = true;
   config.out.clear();
   write_file(folder.file("config.toml"), run::to_toml(config));
-  RunOptions run_options;
+  launch::Options run_options;
   run_options.processes = trial.processes;
   run_options.no_prefix = true;
   run_options.ends_on_signal = true;
@@ -179,7 +179,7 @@ TrialResult run_trial(const Trial& trial) {
   if (trial.apart) run_options.program.emplace_back("--apart");
   if (trial.hashes) run_options.program.emplace_back("--hashes");
   if (trial.evaluated) run_options.program.emplace_back("--evaluated");
-  const int code = run(run_options);
+  const int code = launch::run(run_options);
   if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
   return parse(Json::parse(read_file(folder.file("result.json"))));
 }

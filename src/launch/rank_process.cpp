@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/launcher.h"
 
 extern char** environ;
 
@@ -61,10 +62,12 @@ struct Child {
   struct stat here {};
   if (error == ENOENT && program.find('/') == std::string::npos && stat(program.c_str(), &here) == 0 &&
       S_ISREG(here.st_mode))
-    throw StartError(127, text("run: program '", program, "' was not found on PATH; './", program, "' is here"));
+    throw launch::StartError(127,
+                             text("run: program '", program, "' was not found on PATH; './", program, "' is here"));
   if (error == ENOENT)
-    throw StartError(127, text("run: program '", program, "' was not found, expected a path or a name on PATH"));
-  throw StartError(126, text("run: program '", program, "' can't be run: ", std::strerror(error)));
+    throw launch::StartError(127,
+                             text("run: program '", program, "' was not found, expected a path or a name on PATH"));
+  throw launch::StartError(126, text("run: program '", program, "' can't be run: ", std::strerror(error)));
 }
 
 }  // namespace

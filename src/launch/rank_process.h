@@ -5,12 +5,11 @@
 #include <sys/types.h>
 
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/detail/fd.h"
 #include "launch/output.h"
+#include "lockstep/launch/detail/fd.h"
 
 namespace lockstep::cli {
 
@@ -21,16 +20,6 @@ struct RankCommand {
   int stdin_fd = -1;                               // -1 is /dev/null
   bool captured = true;                            // output through pipes, else straight to where ours goes
   sigset_t signal_mask;
-};
-
-/// The program can't be started. The launcher's exit code says why as a shell's does.
-class StartError : public std::runtime_error {
- public:
-  StartError(int exit_code, const std::string& what) : std::runtime_error(what), exit_code_(exit_code) {}
-  int exit_code() const { return exit_code_; }
-
- private:
-  int exit_code_;
 };
 
 /// One output stream of a rank.
@@ -49,7 +38,7 @@ struct RankProcess {
   std::vector<RankStream> streams;
 };
 
-/// Throws StartError when the program is not there or can't be run.
+/// Throws launch::StartError when the program is not there or can't be run.
 RankProcess start_rank(int rank, const RankCommand& command);
 
 }  // namespace lockstep::cli

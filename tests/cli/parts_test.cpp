@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "cli/program.h"
-#include "cli/run.h"
 #include "cli/verify.h"
-#include "launch/output.h"
-#include "launch/supervisor.h"
-#include "support/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -24,26 +15,6 @@ TEST(Verify, UsualPlacementsAreThoseOfAnyNumberOfReplicas) {
   EXPECT_EQ(usual_placements(8, false), "1;2;8");
   for (const int64_t replicas : {2, 3, 4, 5, 7, 16})
     EXPECT_GE(parse_placements(usual_placements(replicas, true), replicas).size(), 3U) << replicas;
-}
-
-TEST(Lines, AreTheSameHoweverTheyWereCut) {
-  const std::string text = "one\n\ntwo three\r\nfour\rfive\nsix";
-  for (size_t cut = 1; cut <= text.size(); ++cut) {
-    Lines lines("> ");
-    std::string got;
-    for (size_t at = 0; at < text.size(); at += cut) got += lines.feed(std::string_view(text).substr(at, cut));
-    EXPECT_EQ(got, "> one\n> \n> two three\n> five\n") << cut;
-    EXPECT_EQ(lines.finish(), "> six\n") << cut;
-    EXPECT_EQ(lines.finish(), "");
-  }
-}
-
-TEST(Lines, ThatNeverEndAreCut) {
-  Lines lines("> ");
-  const auto got = lines_of(lines.feed(std::string(150'000, 'x')));
-  ASSERT_EQ(got.size(), 2u);
-  for (const auto& line : got) EXPECT_EQ(line, "> " + std::string(65536, 'x'));
-  EXPECT_EQ(lines.finish(), "> " + std::string(150'000 - 2 * 65536, 'x') + "\n");
 }
 
 struct Wrong {
@@ -80,56 +51,6 @@ TEST(CommandLine, AnswersAMistakeWithOneLineAndExitCode2) {
     EXPECT_EQ(ended.err, message);
     EXPECT_EQ(ended.out, "");
   }
-}
-
-// Of a launcher whose rank takes no notice of the signal, and ends well after it.
-int exit_code_after_sigterm(bool ends_on_signal) {
-  const test::TemporaryFolder folder;
-  const std::string deaf = folder.file("deaf"), told = folder.file("told");
-  RunOptions options;
-  options.processes = 1;
-  options.ends_on_signal = ends_on_signal;
-  options.program = {"sh", "-c", "trap '' TERM; touch " + deaf + "; until [ -e " + told + " ]; do sleep 0.05; done"};
-  const pid_t launcher = fork();
-  if (launcher == 0) _exit(run(options));
-  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(deaf); }));
-  kill(launcher, SIGTERM);
-  std::ofstream(told).close();
-  int status = 0;
-  waitpid(launcher, &status, 0);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-TEST(Launcher, TellsOfASignalThatItsRanksOverheard) {
-  EXPECT_EQ(exit_code_after_sigterm(false), 0);
-  EXPECT_EQ(exit_code_after_sigterm(true), 128 + SIGTERM);
-}
-
-TEST(Launcher, LeavesSignalsAsTheyWere) {
-  signal(SIGCHLD, SIG_IGN);
-  { const Signals signals; }
-  EXPECT_EQ(signal(SIGCHLD, SIG_DFL), SIG_IGN);
-  EXPECT_EQ(signal(SIGPIPE, SIG_DFL), SIG_DFL);
-  sigset_t blocked;
-  sigprocmask(SIG_BLOCK, nullptr, &blocked);
-  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) EXPECT_FALSE(sigismember(&blocked, number)) << number;
-}
-
-// As verify, speedup and sweep do. A rank that the signal doesn't reach ends well; dash would take whatever it blocks.
-TEST(Launcher, PassesSignalsOnInItsSecondRunToo) {
-  const test::TemporaryFolder folder;
-  const std::string begun = folder.file("begun");
-  RunOptions first, second;
-  first.processes = second.processes = 1;
-  first.program = {"true"};
-  second.program = {"bash", "-c", "touch " + begun + "; exec sleep 3"};
-  const pid_t launcher = fork();
-  if (launcher == 0) _exit(run(first) == 0 ? run(second) : 99);
-  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(begun); }));
-  kill(launcher, SIGINT);
-  int status = 0;
-  waitpid(launcher, &status, 0);
-  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
 }
 
 TEST(CommandLine, ListsLeaveTheModelAlone) {

@@ -4,12 +4,15 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "support/processes.h"
+
 namespace lockstep::cli {
+
+using test::eventually;
 
 /// A program of the build that this test belongs to, such as "bin/lockstep". Its path is not the compiler's to know:
 /// the objects of tests are the same for all presets.
@@ -68,9 +71,6 @@ std::vector<std::string> run_script(std::vector<std::string> run_arguments, cons
 
 /// The lines of a text, without their newlines.
 std::vector<std::string> lines_of(const std::string& text);
-
-/// Whether `condition` comes true within 30 s.
-bool eventually(const std::function<bool()>& condition);
 
 /// A process's state as ps shows it ('S', 'T', 'Z', ...); 'X' when there is none.
 char state_of(pid_t process);

@@ -14,6 +14,16 @@
 
 namespace lockstep::test {
 
+/// Whether `condition` comes true within 30 s.
+inline bool eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
 /// Real processes, forked from the test. The test must not have started torch's own threads before
 /// (at::set_num_threads(1)).
 class Processes {
