@@ -13,9 +13,9 @@
 #include "lockstep/run/run_files.h"
 #include "lockstep/run/weights.h"
 #include "lockstep/train/job.h"
-#include "train/plan.h"
-#include "train/recorder.h"
-#include "train/session.h"
+#include "train/session/plan.h"
+#include "train/session/recorder.h"
+#include "train/session/session.h"
 
 namespace lockstep::train {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/recorder.h"
+#include "train/session/recorder.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -18,9 +18,9 @@
 #include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
 #include "train/precision.h"
-#include "train/scenes.h"
-#include "train/session.h"
-#include "train/snapshot.h"
+#include "train/session/scenes.h"
+#include "train/session/session.h"
+#include "train/session/snapshot.h"
 
 namespace lockstep::train {
 namespace {

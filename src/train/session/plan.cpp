@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/plan.h"
+#include "train/session/plan.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>

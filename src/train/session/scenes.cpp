@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/scenes.h"
+#include "train/session/scenes.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/snapshot.h"
+#include "train/session/snapshot.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "train/session.h"
+#include "train/session/session.h"
 
 namespace lockstep::train {
 

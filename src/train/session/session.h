@@ -9,8 +9,8 @@
 #include "lockstep/base/timeline.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/parallel/replica.h"
-#include "train/plan.h"
-#include "train/recorder.h"
+#include "train/session/plan.h"
+#include "train/session/recorder.h"
 
 namespace lockstep::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -16,7 +16,7 @@
 #include "lockstep/run/weights.h"
 #include "train/input.h"
 #include "train/precision.h"
-#include "train/snapshot.h"
+#include "train/session/snapshot.h"
 
 namespace lockstep::train {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "lockstep/models/classifier.h"
 #include "lockstep/run/scenes.h"
-#include "train/plan.h"
+#include "train/session/plan.h"
 
 namespace lockstep::train {
 

@@ -4,7 +4,7 @@
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/transforms.h"
-#include "train/plan.h"
+#include "train/session/plan.h"
 
 namespace lockstep::train {
 namespace {

@@ -7,7 +7,7 @@
 #include "lockstep/report/progress.h"
 #include "lockstep/run/metrics.h"
 #include "lockstep/run/run_files.h"
-#include "train/plan.h"
+#include "train/session/plan.h"
 
 namespace lockstep::train {
 
