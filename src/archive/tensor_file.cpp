@@ -20,6 +20,7 @@
 #include "archive/pickle.h"
 #include "lockstep/archive/detail/tensor_archive.h"
 #include "lockstep/base/detail/file.h"
+#include "lockstep/base/detail/first_line.h"
 
 namespace lockstep::archive {
 namespace {

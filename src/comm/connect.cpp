@@ -2,6 +2,7 @@
 #include "lockstep/comm/connect.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "comm/gloo/gloo.h"
@@ -55,9 +56,11 @@ Group connect(const Environment& place, const ConnectOptions& options) {
           place.launcher, " does not say where they meet");
   const auto store =
       c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
-  if (backend == "nccl")
+  if (backend == "nccl") {
+    if (options.sets_environment) setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
     return Group(make_transport_backend(
         make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout), options.timeout));
+  }
   const std::string address = options.interface.empty() ? address_towards(place.store_host) : options.interface;
   try {
     return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, options.timeout),

@@ -14,6 +14,7 @@
 
 #include "comm/transport/transport.h"
 #include "lockstep/base/detail/atomic_file.h"
+#include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -75,10 +76,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const Environment& place, std::chrono
     if (place.store_port == 0) return meet_by_file(place, timeout);
     return make_store(place.store_host, place.store_port, !place.store_is_served && place.rank == 0, timeout);
   } catch (const c10::Error& error) {
-    const std::string why = error.what_without_backtrace();
     throw CommError(0, "connect", std::chrono::duration<double>(Clock::now() - start).count(),
                     text("connect: no store at ", place.store_host, " port ", place.store_port, " for rank ",
-                         place.rank, " (", why.substr(0, why.find('\n')), ")"));
+                         place.rank, " (", first_line(error.what_without_backtrace()), ")"));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "comm/transport/culprit.h"
+#include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
@@ -37,12 +38,29 @@ std::chrono::milliseconds left_until(Clock::time_point deadline) {
 }
 
 // Gloo writes to sockets without MSG_NOSIGNAL: a peer that dies at the wrong moment would end this process, silently,
-// where an error should name that peer. A handler of the program's own stays.
-void survive_broken_pipes() {
-  struct sigaction action {};
-  if (sigaction(SIGPIPE, nullptr, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL)
-    signal(SIGPIPE, SIG_IGN);
-}
+// where an error should name that peer. While this lives, SIGPIPE is blocked in this thread and in those that it
+// starts, as Gloo's are, for good; what has come of it here is dropped. Other threads of the program keep what they do
+// with it.
+class BrokenPipesBlocked {
+ public:
+  BrokenPipesBlocked() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~BrokenPipesBlocked() {
+    if (sigismember(&before_, SIGPIPE)) return;
+    constexpr timespec no_wait{};
+    while (sigtimedwait(&pipe_, nullptr, &no_wait) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_UNBLOCK, &pipe_, nullptr);
+  }
+  BrokenPipesBlocked(const BrokenPipesBlocked&) = delete;
+  BrokenPipesBlocked& operator=(const BrokenPipesBlocked&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
 
 // The work under way, so that close() can fail it from another thread.
 class Register {
@@ -71,11 +89,6 @@ class Register {
   bool closed_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<c10::intrusive_ptr<c10d::Work>> works_ LOCKSTEP_GUARDED_BY(mutex_);
 };
-
-// What torch adds to a message is where it was thrown.
-std::string first_line(const std::string& message) {
-  return message.substr(0, message.find('\n'));
-}
 
 class GlooPending : public Pending {
  public:
@@ -116,7 +129,7 @@ class GlooTransport : public Transport {
   GlooTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string address,
                 std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), size_(size), address_(std::move(address)), timeout_(timeout) {
-    survive_broken_pipes();
+    const BrokenPipesBlocked blocked;
     auto options = ProcessGroupGloo::Options::create(timeout);
     options->threads = 1;  // only the ring runs on them
     options->devices.push_back(is_interface(address_) ? ProcessGroupGloo::createDeviceForInterface(address_)
@@ -200,6 +213,7 @@ class GlooTransport : public Transport {
   template <class Start>
   static c10::intrusive_ptr<c10d::Work> attempt(int peer, const Start& start) {
     try {
+      const BrokenPipesBlocked blocked;
       return start();
     } catch (const TransportFailure&) {
       throw;

@@ -18,6 +18,7 @@
 
 #include "comm/backend.h"
 #include "comm/transport/culprit.h"
+#include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -30,8 +31,7 @@ auto attempt(int peer, const Start& start) {
   try {
     return start();
   } catch (const std::exception& error) {
-    const std::string why = error.what();
-    throw TransportFailure(peer, why.substr(0, why.find('\n')));
+    throw TransportFailure(peer, first_line(error.what()));
   }
 }
 
@@ -62,8 +62,6 @@ class NcclTransport : public Transport {
                 std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    // A failure is ours to tell: c10d's watchdog would end the process.
-    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
     collectives_ = connect("nccl");
     messages_ = connect("nccl messages");
   }

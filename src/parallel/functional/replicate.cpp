@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/nn/module.h>
 
+#include "lockstep/base/detail/first_line.h"
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/random_scope.h"
 #include "lockstep/norm/sync_batch_norm.h"
@@ -77,8 +78,7 @@ std::string clone_failure(const torch::nn::Module& module, const Devices& device
     if (const std::string inner = clone_failure(*child.value(), devices); !inner.empty())
       name_culprit(path.empty() ? child.key() : path + "." + child.key(), *child.value(), devices, inner);
   fail("replicate", path.empty() ? "the module" : "submodule '" + path + "'", " of type ", module.name(),
-       " can't be cloned, expected it to derive from torch::nn::Cloneable<...> (", reason.substr(0, reason.find('\n')),
-       ")");
+       " can't be cloned, expected it to derive from torch::nn::Cloneable<...> (", first_line(reason), ")");
 }
 
 }  // namespace
