@@ -7,18 +7,7 @@
 #include <exception>
 #include <iostream>
 
-#include "cli/evaluate.h"
-#include "cli/hash.h"
-#include "cli/info.h"
-#include "cli/predict.h"
-#include "cli/report.h"
-#include "cli/run.h"
-#include "cli/selftest.h"
-#include "cli/speedup.h"
-#include "cli/sweep.h"
-#include "cli/train.h"
-#include "cli/trial.h"
-#include "cli/verify.h"
+#include "cli/commands/commands.h"
 #include "lockstep/base/allocator.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
@@ -26,6 +15,7 @@
 #include "lockstep/numerics/fingerprint.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica_error.h"
+#include "lockstep/trials/trial.h"
 
 namespace lockstep::cli {
 namespace {
@@ -86,7 +76,6 @@ int parse_and_run(int argc, char** argv) {
   setup_verify(app, chosen);
   setup_speedup(app, chosen);
   setup_sweep(app, chosen);
-  setup_trial(app, chosen);
   setup_info(app, chosen);
   setup_selftest(app, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) command->allow_extras();
@@ -133,12 +122,13 @@ int main(int argc, char** argv) {
   try {
     tune_allocator();  // both must come before anything else computes
     pin_numerics();
+    if (trials::serve()) return 0;
     return cli::parse_and_run(argc, argv);
   } catch (const Error& error) {
     return cli::fail_with(2, error.what());
   } catch (const parallel::ReplicaError& error) {
     return cli::fail_with(cli::is_mistake(error.cause()) ? 2 : 1, error.what());
-  } catch (const cli::TrialFailed& error) {
+  } catch (const trials::TrialFailed& error) {
     return cli::fail_with(error.exit_code(), error.what());
   } catch (const launch::StartError& error) {
     return cli::fail_with(error.exit_code(), error.what());

@@ -30,7 +30,8 @@ USES = {
     "report": ["run"],
     "train": ["parallel", "data", "metrics", "models", "report"],
     "launch": ["base"],
-    "cli": ["launch", "train"],
+    "trials": ["launch", "train"],
+    "cli": ["trials"],
 }
 # What tests and benchmarks of a layer see besides: networks, sparse ones too, are there to be trained by a team.
 TESTS_USE = {"models": ["parallel"], "sparse": ["parallel"], "norm": ["parallel"], "archive": ["run"], "base": ["numerics"]}

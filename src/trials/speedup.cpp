@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/trials/speedup.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <span>
+
+#include "lockstep/base/detail/median.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/numerics/device.h"
+#include "trials/given.h"
+
+namespace lockstep::trials {
+namespace {
+
+constexpr int64_t kSteps = 12;
+
+// What steps took in several rounds.
+class StepTimes {
+ public:
+  /// The round's own mean.
+  double add_round(const TrialResult& result) {
+    const auto timed =
+        std::span(result.step_seconds).subspan(std::min<size_t>(warm_up_steps, result.step_seconds.size() - 1));
+    seconds_.resize(timed.size());
+    for (size_t step = 0; step < timed.size(); ++step) seconds_[step].push_back(timed[step]);
+    return rounds_.emplace_back(std::reduce(timed.begin(), timed.end()) / static_cast<double>(timed.size()));
+  }
+  bool empty() const { return seconds_.empty(); }
+  size_t steps() const { return seconds_.size(); }
+  // Batches of clouds differ in size, but all numbers of devices do the same steps: each step counts, in the middle of
+  // its rounds. A median over steps could be one batch's here and another's there.
+  double mean() const {
+    double sum = 0;
+    for (const auto& rounds : seconds_) sum += median(rounds);
+    return sum / static_cast<double>(seconds_.size());
+  }
+  // How many times these are the other's, in the middle of the rounds: from one to the next the machine changes by more
+  // than within one.
+  double over(const StepTimes& other) const {
+    std::vector<double> ratios;
+    for (size_t round = 0; round < rounds_.size(); ++round) ratios.push_back(rounds_[round] / other.rounds_[round]);
+    return median(std::move(ratios));
+  }
+
+ private:
+  std::vector<std::vector<double>> seconds_;  // [timed step][round]
+  std::vector<double> rounds_;                // their means
+};
+
+// One line of the table, with what all its rounds have measured.
+struct Measured {
+  int64_t batch;
+  int64_t devices;
+  StepTimes together = {};
+  StepTimes apart = {};  // of as many trainings as devices; one device is that already
+  run::Phases phases = {};
+  int phase_rounds = 0;
+
+  const StepTimes& times_apart() const { return apart.empty() ? together : apart; }
+  double speedup_apart(const Measured& base) const {
+    return base.times_apart().over(times_apart()) * static_cast<double>(devices) / static_cast<double>(base.devices);
+  }
+};
+
+Trial trial_of(const run::Config& config, const Measured& one, bool gpus) {
+  Trial trial{.config = config};
+  trial.config.batch = one.batch;
+  if (gpus) {
+    trial.processes = static_cast<int>(one.devices);
+    trial.config.devices = "cuda";
+  } else {
+    trial.config.devices = text("cpu:", one.devices);
+  }
+  return trial;
+}
+
+void check(const SpeedupOptions& options, bool gpus) {
+  require(!options.devices.empty(), "speedup", "--devices is empty, expected numbers, as in 1,2,4");
+  for (const auto& [name, values] : {std::pair("batch", &options.batches), {"devices", &options.devices}}) {
+    for (const int64_t value : *values)
+      require(value >= 1, "speedup", "--", name, " has ", value, ", expected 1 or more");
+  }
+  const auto most = *std::ranges::max_element(options.devices);
+  require(!gpus || most <= static_cast<int64_t>(cuda_devices().size()), "speedup", "--devices has ", most,
+          ", expected at most the ", cuda_devices().size(), " GPUs there are");
+  require(options.rounds >= 1, "speedup", "--rounds is ", options.rounds, ", expected 1 or more");
+}
+
+// The same replicas for all numbers of devices, so that all lines do the same work.
+int64_t replicas_of(const run::Config& config, const std::vector<int64_t>& devices, int64_t batch) {
+  if (config.replicas > 0) return config.replicas;
+  const auto most = std::bit_ceil(static_cast<uint64_t>(*std::ranges::max_element(devices)));
+  return std::min<int64_t>(static_cast<int64_t>(std::max<uint64_t>(8, most)),
+                           static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch))));
+}
+
+// One round of it.
+SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
+  run::Config config = options.config;
+  config.replicas = replicas_of(config, options.devices, one.batch);
+  Trial trial = trial_of(config, one, gpus);
+  const TrialResult result = run_trial(trial);
+  SpeedupRound round{.batch = one.batch, .devices = one.devices, .seconds_per_step = one.together.add_round(result)};
+  if (options.apart && one.devices > 1) {
+    trial.apart = true;
+    trial.processes = static_cast<int>(one.devices);
+    if (!gpus) trial.config.devices = "cpu:1";
+    round.seconds_per_step_apart = one.apart.add_round(run_trial(trial));
+  }
+  if (result.phases) {
+    one.phases += *result.phases;
+    ++one.phase_rounds;
+  }
+  return round;
+}
+
+std::vector<run::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) {
+  std::vector<run::SpeedupRow> rows;
+  for (Measured& one : all) {
+    const auto base = std::ranges::find_if(all, [&](const Measured& other) { return other.batch == one.batch; });
+    if (one.phase_rounds > 0) one.phases /= one.phase_rounds;
+    rows.push_back({.devices = static_cast<int>(one.devices),
+                    .batch = one.batch,
+                    .seconds_per_step = one.together.mean(),
+                    .speedup = base->together.over(one.together),
+                    .phases = one.phase_rounds > 0 ? std::optional(one.phases) : std::nullopt,
+                    .apart = apart ? std::optional(one.speedup_apart(*base)) : std::nullopt});
+  }
+  return rows;
+}
+
+}  // namespace
+
+SpeedupOptions with_defaults(SpeedupOptions options) {
+  run::Config& config = options.config;
+  if (!is_set(config, options.given, "steps")) config.steps = kSteps;
+  require(config.steps > warm_up_steps, "speedup", "--steps is ", config.steps, ", expected more than ", warm_up_steps,
+          ", which only warm up");
+  if (!is_set(config, options.given, "epochs")) config.epochs = 0;
+  run::check(config);
+  if (options.batches.empty()) options.batches = {run::usual_batch(data::names_clouds(config.data))};
+  check(options, !cuda_devices().empty());
+  return options;
+}
+
+SpeedupResult speedup(const SpeedupOptions& given, const std::function<void(const SpeedupRound&)>& on_round) {
+  const SpeedupOptions options = with_defaults(given);
+  const bool gpus = !cuda_devices().empty();
+  std::vector<Measured> all;
+  for (const int64_t batch : options.batches)
+    for (const int64_t devices : options.devices) all.push_back({batch, devices});
+  // Rounds take turns, so that what else the machine does falls on all alike.
+  for (int round = 1; round <= options.rounds; ++round)
+    for (Measured& one : all) {
+      SpeedupRound found = measure(one, options, gpus);
+      found.round = round;
+      if (on_round) on_round(found);
+    }
+  return {rows_of(all, options.apart), static_cast<int64_t>(all[0].together.steps())};
+}
+
+}  // namespace lockstep::trials

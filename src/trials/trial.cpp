@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/trials/trial.h"
+
+#include <ATen/ops/from_blob.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/launcher.h"
+#include "lockstep/models/state_dict.h"
+#include "lockstep/base/detail/file.h"
+#include "lockstep/run/detail/json.h"
+#include "lockstep/run/weights.h"
+
+namespace lockstep::trials {
+namespace {
+
+using run::Json;
+
+// Names the folder of the trial that a process is started for.
+constexpr const char* kFolderVariable = "LOCKSTEP_TRIAL";
+constexpr const char* kTrialFile = "trial.json";
+constexpr const char* kResultFile = "result.json";
+
+// A folder for the files that a trial and its processes pass each other.
+class Folder {
+ public:
+  Folder() {
+    std::string path = (std::filesystem::temp_directory_path() / "lockstep_trial_XXXXXX").string();
+    require(mkdtemp(path.data()) != nullptr, "trial", "no folder can be made in ",
+            std::filesystem::temp_directory_path().string());
+    path_ = path;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class Recording {
+ public:
+  explicit Recording(bool hashes) : hashes_(hashes) {}
+
+  void step(const train::StepReport& report, const models::Classifier& network) {
+    const auto now = std::chrono::steady_clock::now();
+    // Replicas that take turns go to and fro, as whoever ends a step begins the next: the one that reports does so
+    // after half a step and after one and a half. So two neighbours count together.
+    const double passed = std::chrono::duration<double>(now - last_).count();
+    seconds_.push_back((passed + (seconds_.empty() ? passed : passed_before_)) / 2);
+    passed_before_ = passed;
+    losses_.push_back(report.loss);
+    if (++steps_ > warm_up_steps + 1) sum_ += report.phases;  // they are of the step before
+    if (hashes_) {
+      std::vector<std::string> row;
+      names_.clear();
+      for (const auto& [name, tensor] : models::state_dict(network)) {
+        names_.push_back(name);
+        row.push_back(run::hash_of({{name, tensor}}));
+      }
+      rows_.push_back(std::move(row));
+    }
+    last_ = std::chrono::steady_clock::now();
+  }
+
+  // The mean over trainings side by side.
+  void average(const comm::Group& trainings) {
+    trainings
+        .all_reduce(at::from_blob(seconds_.data(), static_cast<int64_t>(seconds_.size()), at::kDouble), ReduceOp::mean)
+        .wait();
+  }
+
+  Json json(const train::Trainer& trainer, const train::Outcome& outcome) const {
+    Json out{{"placement", trainer.describe()},
+             {"batch", trainer.config().batch},
+             {"replicas", trainer.config().replicas},
+             {"step_seconds", seconds_},
+             {"train_loss", outcome.last.train_loss},
+             {"train_accuracy", outcome.last.train_accuracy},
+             {"seconds", outcome.seconds},
+             {"names", names_},
+             {"hashes", rows_},
+             {"losses", losses_}};
+    if (const auto steps = static_cast<double>(steps_ - warm_up_steps - 1); steps > 0)
+      for (const auto& [name, member] : run::phase_members) out["phases"][name] = sum_.*member / steps;
+    if (outcome.last.test) {
+      out["test_loss"] = outcome.last.test->loss;
+      out["test_accuracy"] = outcome.last.test->accuracy;
+    }
+    return out;
+  }
+
+ private:
+  bool hashes_;
+  int64_t steps_ = 0;
+  run::Phases sum_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  double passed_before_ = 0;
+  std::vector<double> seconds_, losses_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+Json request_of(const Trial& trial) {
+  return {{"config", run::to_toml(trial.config)},
+          {"apart", trial.apart},
+          {"hashes", trial.hashes},
+          {"evaluated", trial.evaluated}};
+}
+
+Trial read_trial(const std::filesystem::path& file) {
+  const Json json = run::parse_json("serve", read_file(file), file.string());
+  Trial trial{.apart = json["apart"], .hashes = json["hashes"], .evaluated = json["evaluated"]};
+  run::read_toml(trial.config, json["config"], file.string());
+  return trial;
+}
+
+void train_for(Trial trial, const std::filesystem::path& result, const MakeTask& make_task) {
+  run::Config& config = trial.config;
+  const comm::Group all = comm::connect();
+  if (trial.apart && config.devices == "cuda") config.devices = text("cuda:", comm::read_environment().local_rank);
+  auto task = make_task(config);
+  if (!trial.evaluated) task.test.reset();
+  train::Trainer trainer(config, std::move(task), trial.apart ? all.split(-1) : all);
+  if (trial.apart) all.barrier().wait();  // they begin together
+  Recording recording(trial.hashes);
+  trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
+  const auto outcome = trainer.run();
+  if (trial.apart) recording.average(all);
+  if (all.rank() == 0) write_file(result, run::dump_json(recording.json(trainer, outcome), -1));
+  all.finish();
+}
+
+double number(const Json& json, const char* key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
+}
+
+TrialResult parse(const Json& json) {
+  TrialResult out;
+  out.placement = json["placement"];
+  out.batch = json["batch"];
+  out.replicas = json["replicas"];
+  out.step_seconds = json["step_seconds"].get<std::vector<double>>();
+  out.train_loss = number(json, "train_loss");
+  out.train_accuracy = number(json, "train_accuracy");
+  out.test_loss = number(json, "test_loss");
+  out.test_accuracy = number(json, "test_accuracy");
+  out.seconds = number(json, "seconds");
+  if (json.contains("phases")) {
+    out.phases.emplace();
+    for (const auto& [name, member] : run::phase_members) *out.phases.*member = number(json["phases"], name);
+  }
+  out.names = json["names"].get<std::vector<std::string>>();
+  out.hashes = json["hashes"].get<std::vector<std::vector<std::string>>>();
+  for (const auto& loss : json["losses"])  // null where it is no number
+    out.losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
+  return out;
+}
+
+}  // namespace
+
+bool serve(const MakeTask& make_task) {
+  const char* folder = std::getenv(kFolderVariable);
+  if (folder == nullptr) return false;
+  const std::filesystem::path path = folder;
+  train_for(read_trial(path / kTrialFile), path / kResultFile, make_task);
+  return true;
+}
+
+TrialResult run_trial(const Trial& trial) {
+  require(std::getenv(kFolderVariable) == nullptr, "run_trial",
+          "this process was started for a trial itself, expected trials::serve() at the start of main()");
+  const Folder folder;
+  Trial quiet = trial;
+  quiet.config.quiet = true;
+  quiet.config.out.clear();
+  write_file(folder.path() / kTrialFile, run::dump_json(request_of(quiet)));
+  const int code = launch::run({.program = {"/proc/self/exe"},
+                                .processes = trial.processes,
+                                .no_prefix = true,
+                                .environment = {{kFolderVariable, folder.path().string()}},
+                                .ends_on_signal = true});
+  if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
+  const auto result = folder.path() / kResultFile;
+  require(std::filesystem::exists(result), "run_trial",
+          "the training's process left no result, expected trials::serve() at the start of main()");
+  return parse(run::parse_json("run_trial", read_file(result), result.string()));
+}
+
+}  // namespace lockstep::trials
