@@ -68,7 +68,8 @@ class FileSource : public Source {
   size_t read(uint64_t at, void* into, size_t count, const char* /*what*/) const override {
     size_t done = 0;
     while (done < count) {
-      const ssize_t got = pread(file_.get(), static_cast<char*>(into) + done, count - done, static_cast<off_t>(at + done));
+      const ssize_t got =
+          pread(file_.get(), static_cast<char*>(into) + done, count - done, static_cast<off_t>(at + done));
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) break;  // The reader above says that the file is cut short.
       done += static_cast<size_t>(got);

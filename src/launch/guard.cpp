@@ -17,7 +17,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 bool holds(pid_t process, const std::string& marker) {
@@ -46,7 +46,7 @@ int kill_all(const std::string& marker) {
   return static_cast<int>(std::min<size_t>(killed.size(), 255));
 }
 
-[[noreturn]] void guard(Fd launcher, const std::string& marker) {
+[[noreturn]] void guard(Descriptor launcher, const std::string& marker) {
   // A session of its own and deaf to what a terminal or a launcher's launcher sends to end the run.
   setsid();
   prctl(PR_SET_NAME, "lockstep-guard");
@@ -85,4 +85,4 @@ int Guard::finish() noexcept {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "lockstep/launch/detail/fd.h"
+#include "lockstep/base/detail/descriptor.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// A process that outlives the launcher, however that ends, and then kills what the launcher's ranks have left: every
 /// process whose environment holds `marker` ("LOCKSTEP_RUN=..."), their children's children too.
@@ -23,8 +23,8 @@ class Guard {
   int finish() noexcept;
 
  private:
-  Fd alive_;  // the guard's other end sees the end of this process
+  Descriptor alive_;  // the guard's other end sees the end of this process
   pid_t process_ = -1;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 constexpr size_t longest_line = 64 << 10;
@@ -97,4 +97,4 @@ std::string prefix_of(int rank, int fd) {
   return text("\033[", colors[rank % std::size(colors)], "m[", rank, "]\033[0m ");
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// Makes whole, prefixed lines of what a rank writes piece by piece. A line that is drawn over with carriage returns
 /// (a progress bar) comes out as it ends; one longer than 64 KiB is cut.
@@ -59,4 +59,4 @@ class Output {
 /// "[2] ", in a colour of its own where `fd` is a terminal that shows colours (and NO_COLOR is not set).
 std::string prefix_of(int rank, int fd);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -14,7 +14,7 @@
 
 extern char** environ;
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 std::vector<std::string> changed_environment(const std::map<std::string, std::string>& changes) {
@@ -74,7 +74,7 @@ struct Child {
 
 RankProcess start_rank(int rank, const RankCommand& command) {
   const auto environment = changed_environment(command.environment);
-  Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
   Pipe report = make_pipe();
   RankProcess started;
   started.rank = rank;
@@ -103,4 +103,4 @@ RankProcess start_rank(int rank, const RankCommand& command) {
   return started;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "launch/output.h"
-#include "lockstep/launch/detail/fd.h"
+#include "lockstep/base/detail/descriptor.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// What a rank of a run is started with.
 struct RankCommand {
@@ -25,7 +25,7 @@ struct RankCommand {
 /// One output stream of a rank.
 struct RankStream {
   int fd;  // ours, where it goes: 1 or 2
-  Fd pipe;
+  Descriptor pipe;
   Lines lines;
 };
 
@@ -41,4 +41,4 @@ struct RankProcess {
 /// Throws launch::StartError when the program is not there or can't be run.
 RankProcess start_rank(int rank, const RankCommand& command);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

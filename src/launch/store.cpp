@@ -9,15 +9,15 @@
 #include <cstring>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "lockstep/base/detail/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/launch/detail/fd.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 // A socket of our own makes: a store that only this host can reach, and an error of our own when the port is taken.
-Fd listen_on(int family, const sockaddr* address, socklen_t size, int port) {
-  Fd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Descriptor listen_on(int family, const sockaddr* address, socklen_t size, int port) {
+  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return {};
   const int on = 1;
   const int off = 0;
@@ -29,24 +29,24 @@ Fd listen_on(int family, const sockaddr* address, socklen_t size, int port) {
   return {};
 }
 
-Fd listen_on(int port, bool any_host) {
+Descriptor listen_on(int port, bool any_host) {
   if (any_host) {
     sockaddr_in6 v6{};
     v6.sin6_family = AF_INET6;
     v6.sin6_addr = in6addr_any;
     v6.sin6_port = htons(port);
-    if (Fd socket = listen_on(AF_INET6, reinterpret_cast<const sockaddr*>(&v6), sizeof v6, port)) return socket;
+    if (Descriptor socket = listen_on(AF_INET6, reinterpret_cast<const sockaddr*>(&v6), sizeof v6, port)) return socket;
   }
   sockaddr_in v4{};
   v4.sin_family = AF_INET;
   v4.sin_addr.s_addr = htonl(any_host ? INADDR_ANY : INADDR_LOOPBACK);
   v4.sin_port = htons(port);
-  Fd socket = listen_on(AF_INET, reinterpret_cast<const sockaddr*>(&v4), sizeof v4, port);
+  Descriptor socket = listen_on(AF_INET, reinterpret_cast<const sockaddr*>(&v4), sizeof v4, port);
   if (!socket) throw_errno("listen");
   return socket;
 }
 
-int port_of(const Fd& socket) {
+int port_of(const Descriptor& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) throw_errno("getsockname");
@@ -61,7 +61,7 @@ struct ServedStore::Server {
 };
 
 ServedStore::ServedStore(int port, bool any_host) {
-  Fd socket = listen_on(port, any_host);
+  Descriptor socket = listen_on(port, any_host);
   port_ = port_of(socket);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port_);
@@ -73,4 +73,4 @@ ServedStore::ServedStore(int port, bool any_host) {
 
 ServedStore::~ServedStore() = default;
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// The key-value store where the ranks of a run find each other (c10d's TCPStore), served by this process's threads
 /// while this lives.
@@ -21,4 +21,4 @@ class ServedStore {
   std::unique_ptr<Server> server_;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -42,7 +42,7 @@ Signals::Signals() {
   }
   for (int signal : other_signals) sigaddset(&handled, signal);
   if (sigprocmask(SIG_BLOCK, &handled, &before_) != 0) throw_errno("sigprocmask");
-  fd_ = Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  fd_ = Descriptor(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_) throw_errno("signalfd");
 }
 
@@ -216,4 +216,4 @@ void Supervisor::kill_now() {
   kill_at_.reset();
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

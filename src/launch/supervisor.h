@@ -12,7 +12,7 @@
 #include "launch/rank_process.h"
 #include "launch/terminal_input.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// Blocks the signals that a launcher passes on (those that are ignored, as under nohup, stay so) and makes them
 /// readable, until it is destroyed. Make it before any other thread starts, so that all threads block them.
@@ -29,7 +29,7 @@ class Signals {
   int next();
 
  private:
-  Fd fd_;
+  Descriptor fd_;
   sigset_t before_;
   struct sigaction child_before_ {};
   struct sigaction pipe_before_ {};
@@ -76,4 +76,4 @@ class Supervisor {
   std::optional<Clock::time_point> kill_at_;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 TerminalInput::TerminalInput() : pipe_(make_pipe()) {
   set_nonblocking(pipe_.write);
@@ -30,4 +30,4 @@ void TerminalInput::advance() {
   if (count < 0 && errno == EPIPE) pipe_.write.close();  // rank 0 has closed its input
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "lockstep/launch/detail/fd.h"
+#include "lockstep/base/detail/descriptor.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// Hands what is typed on to rank 0. A terminal stops a process outside of its foreground group that reads from it, and
 /// rank 0 has a group of its own: so the launcher reads, and only while it is in the foreground itself.
@@ -15,7 +15,7 @@ class TerminalInput {
  public:
   TerminalInput();
   /// The end to start rank 0 with; closed here once it has started.
-  Fd& rank_end() { return pipe_.read; }
+  Descriptor& rank_end() { return pipe_.read; }
   /// What to poll for now; fd is -1 while there is nothing to do.
   pollfd wanted() const;
   void advance();
@@ -25,4 +25,4 @@ class TerminalInput {
   std::string typed_;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

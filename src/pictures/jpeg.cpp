@@ -97,8 +97,8 @@ Image decode_jpeg(std::string_view bytes, const std::string& where) {
   }
   jpeg_destroy_decompress(&decoder.state);
   if (!good)
-    fail("decode_jpeg", where, ", offset ", bytes.size() - decoder.bytes_left, " of ", bytes.size(),
-         ": libjpeg says '", decoder.message, "', expected a valid JPEG file; copy or download it again");
+    fail("decode_jpeg", where, ", offset ", bytes.size() - decoder.bytes_left, " of ", bytes.size(), ": libjpeg says '",
+         decoder.message, "', expected a valid JPEG file; copy or download it again");
   return image;
 }
 

@@ -46,13 +46,13 @@ std::vector<T> from_list(const archive::Value& value, const std::string& what) {
 
 archive::Value to_value(const data::DatasetInfo& info) {
   return {archive::Value::Dict{{"name", {info.name}},
-                             {"size", {info.size}},
-                             {"input_shape", to_list(info.input_shape)},
-                             {"target_shape", to_list(info.target_shape)},
-                             {"class_names", to_list(info.class_names)},
-                             {"voxel", {info.voxel}},
-                             {"whole_clouds", {info.whole_clouds}},
-                             {"mesh_points", {info.mesh_points}}}};
+                               {"size", {info.size}},
+                               {"input_shape", to_list(info.input_shape)},
+                               {"target_shape", to_list(info.target_shape)},
+                               {"class_names", to_list(info.class_names)},
+                               {"voxel", {info.voxel}},
+                               {"whole_clouds", {info.whole_clouds}},
+                               {"mesh_points", {info.mesh_points}}}};
 }
 
 data::DatasetInfo info_of(const archive::Value& value) {

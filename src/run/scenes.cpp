@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstring>
 
-#include "lockstep/base/detail/file.h"
-#include "lockstep/run/detail/json.h"
-#include "lockstep/pictures/image.h"
 #include "lockstep/base/detail/base64.h"
+#include "lockstep/base/detail/file.h"
+#include "lockstep/pictures/image.h"
+#include "lockstep/run/detail/json.h"
 
 namespace lockstep::run {
 namespace {

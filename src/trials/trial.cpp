@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/launch/launcher.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/weights.h"
 

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/pictures/png.h"
 #include "support/published_clouds.h"
 #include "support/temporary_folder.h"

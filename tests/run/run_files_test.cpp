@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/run_files.h"
-#include "lockstep/pictures/image.h"
 #include "lockstep/base/detail/base64.h"
+#include "lockstep/pictures/image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

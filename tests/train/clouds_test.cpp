@@ -11,11 +11,11 @@
 #include <cmath>
 #include <filesystem>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/cloud.h"
 #include "lockstep/models/clouds/minkunet.h"
 #include "lockstep/models/state_dict.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/run/run_files.h"
 #include "lockstep/train/trainer.h"
 #include "support/published_clouds.h"

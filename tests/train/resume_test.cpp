@@ -136,8 +136,9 @@ TEST(Resume, APaceCountsTheTimeBeforeTheStop) {
   const TemporaryFolder folder;
   run::Config run = config(folder.file("run"));
   train(run, 8);
-  const double elapsed =
-      archive::Value{run::load_checkpoint(folder.file("run/last.pt")).extra}.at("line_seconds").as<double>("line_seconds");
+  const double elapsed = archive::Value{run::load_checkpoint(folder.file("run/last.pt")).extra}
+                             .at("line_seconds")
+                             .as<double>("line_seconds");
   EXPECT_GT(elapsed, 0);
   run.resume = run.out;
   train(run);

@@ -41,8 +41,8 @@ struct ConnectOptions {
   /// The network interface of this host, by its address or name; empty takes the one that leads to the store.
   std::string interface = {};
   /// Lets "nccl" set TORCH_NCCL_ASYNC_ERROR_HANDLING=0 in the environment of this process, where it is not set: without
-  /// it c10d ends the process of a rank whose peer has failed, before a CommError can. The other backends change nothing
-  /// of the process: "gloo" blocks SIGPIPE in its own threads, and in the caller's for as long as a call takes.
+  /// it c10d ends the process of a rank whose peer has failed, before a CommError can. The other backends change
+  /// nothing of the process: "gloo" blocks SIGPIPE in its own threads, and in the caller's for as long as a call takes.
   bool sets_environment = true;
 };
 

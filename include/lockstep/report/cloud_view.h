@@ -19,7 +19,7 @@ enum class Shown { room, whole };
 /// A cloud of points (x, y, and z upwards) seen from above, and beside it in perspective from above one corner. `side`
 /// is the length of a point's mark in the unit of the points. [height, 2 * height, 3]; white where nothing is. Throws
 /// Error where points and colours differ in number.
-pictures::Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const pictures::Rgb> colours, double side,
-                      int height = 480, Shown shown = Shown::room);
+pictures::Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const pictures::Rgb> colours,
+                           double side, int height = 480, Shown shown = Shown::room);
 
 }  // namespace lockstep::report

@@ -53,7 +53,7 @@ std::string to_svg(std::span<const Figure> figures, FigureSize size = {});
 
 /// Figures side by side on one picture, `scale` pixels for one of a page. Needs no font: it has its own.
 pictures::Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light,
-                    double scale = 2);
+                         double scale = 2);
 
 /// STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.
 void write_figure(const std::filesystem::path& stem, const Figure& figure);

@@ -21,7 +21,7 @@ struct Scene {
   std::vector<std::array<uint16_t, 3>> voxels = {};  ///< [N] from the scene's corner; z upwards
   std::vector<uint8_t> labels = {};                  ///< [N] classes
   std::vector<uint8_t> predictions = {};             ///< [N]
-  std::vector<pictures::Rgb> colours = {};                     ///< [N] as measured; or none
+  std::vector<pictures::Rgb> colours = {};           ///< [N] as measured; or none
 
   bool operator==(const Scene&) const = default;
 };

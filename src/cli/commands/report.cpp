@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "cli/commands/commands.h"
-#include "lockstep/report/html.h"
 #include "lockstep/base/detail/file.h"
+#include "lockstep/report/html.h"
 #include "lockstep/run/run_files.h"
 
 namespace lockstep::cli {

@@ -98,8 +98,8 @@ pictures::Rgb class_colour(int64_t label) {
   return kColours[static_cast<size_t>(label) % kColours.size()];
 }
 
-pictures::Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const pictures::Rgb> colours, double side,
-                      int height, Shown shown) {
+pictures::Image draw_cloud(std::span<const std::array<float, 3>> points, std::span<const pictures::Rgb> colours,
+                           double side, int height, Shown shown) {
   require(points.size() == colours.size(), "draw_cloud", "there are ", points.size(), " points and ", colours.size(),
           " colours, expected as many of both");
   require(height >= 1 && side >= 0, "draw_cloud", "the height is ", height, " and a point's side ", side,

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
-#include "lockstep/base/detail/file.h"
 
 namespace lockstep::report {
 namespace {

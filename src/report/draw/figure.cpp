@@ -2,9 +2,9 @@
 #include "lockstep/report/figure.h"
 #include "lockstep/pictures/image.h"
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
-#include "lockstep/base/detail/file.h"
 #include "report/draw/canvas/raster_canvas.h"
 #include "report/draw/canvas/svg_canvas.h"
 #include "report/draw/draw_figure.h"

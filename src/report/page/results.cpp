@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/detail/base64.h"
 #include "lockstep/base/error.h"
 #include "lockstep/pictures/png.h"
-#include "lockstep/base/detail/base64.h"
 #include "lockstep/report/format.h"
 #include "report/escape.h"
 #include "report/page/page.h"

@@ -3,9 +3,9 @@
 // script makes one view of them that can be turned.
 #include <cmath>
 
+#include "lockstep/base/detail/base64.h"
 #include "lockstep/base/error.h"
 #include "lockstep/pictures/png.h"
-#include "lockstep/base/detail/base64.h"
 #include "lockstep/report/cloud_view.h"
 #include "lockstep/report/format.h"
 #include "report/escape.h"

@@ -144,7 +144,10 @@ void EventWriter::text(std::string_view tag, int64_t step, std::string_view mark
 
 void EventWriter::image(std::string_view tag, int64_t step, const pictures::Image& image) {
   Message picture;
-  picture.integer(1, image.height).integer(2, image.width).integer(3, image.channels).bytes(4, pictures::encode_png(image));
+  picture.integer(1, image.height)
+      .integer(2, image.width)
+      .integer(3, image.channels)
+      .bytes(4, pictures::encode_png(image));
   write(summary_event(step, value_of(tag).message(4, picture)));
 }
 

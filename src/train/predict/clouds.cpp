@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/data/ply.h"
-#include "lockstep/report/cloud_view.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/pictures/png.h"
+#include "lockstep/report/cloud_view.h"
 #include "train/predict/parts.h"
 
 namespace lockstep::train {

@@ -7,15 +7,15 @@
 #include <filesystem>
 #include <system_error>
 
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/detail/sha256.h"
-#include "lockstep/pictures/image.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/pictures/image.h"
 #include "lockstep/report/curves.h"
 #include "lockstep/report/format.h"
 #include "lockstep/report/tensorboard.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
 #include "train/precision.h"
 #include "train/session/scenes.h"

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "lockstep/data/loader.h"
-#include "lockstep/pictures/image.h"
 #include "lockstep/numerics/random.h"
+#include "lockstep/pictures/image.h"
 #include "train/input.h"
 
 namespace lockstep::train {

@@ -171,10 +171,10 @@ void Session::add_times() {
 run::Phases Session::phases_of(const parallel::StepResult& result) const {
   const auto devices = static_cast<double>(plan_.devices_used);
   run::Phases out{.data = result.sum(sums_->data) / devices,
-                     .forward = result.sum(sums_->forward) / devices,
-                     .backward = result.sum(sums_->backward) / devices,
-                     .communication = result.sum(sums_->communication) / devices,
-                     .update = result.sum(sums_->update) / devices};
+                  .forward = result.sum(sums_->forward) / devices,
+                  .backward = result.sum(sums_->backward) / devices,
+                  .communication = result.sum(sums_->communication) / devices,
+                  .update = result.sum(sums_->update) / devices};
   out.wait = std::max(0.0, result.sum(sums_->total) / static_cast<double>(me_.replicas()) - out.sum());
   return out;
 }

@@ -82,8 +82,8 @@ void restore_buffers(const models::Classifier& network, const run::Checkpoint& c
 
 archive::Value::Dict write_figures(const FiguresSoFar& figures) {
   archive::Value::Dict out{{"epoch", {numbers(figures.epoch)}},  {"line", {numbers(figures.line)}},
-                  {"seconds", {figures.seconds}},       {"line_seconds", {figures.line_seconds}},
-                  {"one_recipe", {figures.one_recipe}}, {"test_due", {figures.test_due}}};
+                           {"seconds", {figures.seconds}},       {"line_seconds", {figures.line_seconds}},
+                           {"one_recipe", {figures.one_recipe}}, {"test_due", {figures.test_due}}};
   if (figures.ledger.defined()) out.push_back({"ledger", {figures.ledger}});
   return out;
 }
@@ -93,7 +93,8 @@ FiguresSoFar read_figures(const archive::Value::Dict& extra) {
   FiguresSoFar out{.epoch = sums_of(value.at("epoch")), .line = sums_of(value.at("line")), .ledger = {}};
   out.seconds = value.at("seconds").as<double>("seconds");
   // Older checkpoints have none of these.
-  if (const archive::Value* seconds = value.find("line_seconds")) out.line_seconds = seconds->as<double>("line_seconds");
+  if (const archive::Value* seconds = value.find("line_seconds"))
+    out.line_seconds = seconds->as<double>("line_seconds");
   if (const archive::Value* one = value.find("one_recipe")) out.one_recipe = one->as<bool>("one_recipe");
   if (const archive::Value* due = value.find("test_due")) out.test_due = due->as<bool>("test_due");
   if (const archive::Value* ledger = value.find("ledger")) out.ledger = ledger->as<at::Tensor>("ledger");

@@ -11,7 +11,6 @@
 namespace lockstep::data {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "lockstep/report/html.h"
-#include "lockstep/pictures/png.h"
 #include "lockstep/base/detail/file.h"
+#include "lockstep/pictures/png.h"
+#include "lockstep/report/html.h"
 #include "report/command_output.h"
 #include "report/draw/palette.h"
 #include "report/example_runs.h"
