@@ -108,7 +108,7 @@ TEST(Box, IsTheSmallestAroundItsRows) {
   sum.include(box);
   sum.include(Box::around(nullptr, 0, 3));
   sum.include({{0, 0, 0}, {5, 0, 0}});
-  EXPECT_EQ(sum.low, box.low);
+  EXPECT_EQ(sum.low, (std::vector<int64_t>{0, -7, 0}));
   EXPECT_EQ(sum.high, (std::vector<int64_t>{5, 5, 9}));
 }
 
