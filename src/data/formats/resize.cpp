@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::data {
 namespace {
 

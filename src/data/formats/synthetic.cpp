@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/memory_dataset.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/registry.h"
 #include "lockstep/numerics/philox.h"
 
