@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
+#include "lockstep/numerics/tree.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/optim/owned_parameters.h"
 #include "parallel/team/agreement.h"

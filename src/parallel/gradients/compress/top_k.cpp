@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/context/timeline_scope.h"
+#include "lockstep/numerics/tree.h"
 #include "parallel/gradients/compress/compressor.h"
 
 namespace lockstep::parallel {
