@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each point is a square, nearer ones before farther ones: a depth for each pixel decides.
 #include "lockstep/report/cloud_view.h"
-#include "lockstep/pictures/image.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/pictures/image.h"
 
 namespace lockstep::report {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/curves.h"
-#include "lockstep/pictures/png.h"
 
 #include <algorithm>
 #include <map>
 
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/pictures/png.h"
 #include "lockstep/report/format.h"
 
 namespace lockstep::report {

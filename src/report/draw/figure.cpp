@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/figure.h"
-#include "lockstep/pictures/image.h"
 
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/pictures/png.h"
 #include "lockstep/report/format.h"
 #include "report/draw/canvas/raster_canvas.h"
 #include "report/draw/canvas/svg_canvas.h"

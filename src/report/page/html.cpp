@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/report/html.h"
-#include "lockstep/base/detail/base64.h"
 
+#include "lockstep/base/detail/base64.h"
 #include "lockstep/base/detail/sha256.h"
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"

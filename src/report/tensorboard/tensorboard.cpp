@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The field numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto.
 #include "lockstep/report/tensorboard.h"
-#include "lockstep/pictures/png.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/pictures/png.h"
 #include "report/tensorboard/protobuf.h"
 
 namespace lockstep::report {
