@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
+#include "data/clouds/balanced_shares.h"
 #include "lockstep/base/error.h"
-#include "lockstep/data/detail/balanced_shares.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/detail/balanced_shares.h"
+#include "data/clouds/balanced_shares.h"
 
 #include <gtest/gtest.h>
 
