@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 
 import layers  # noqa: E402
 import text  # noqa: E402
+import tree  # noqa: E402
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -134,9 +135,63 @@ class Text(unittest.TestCase):
             self.assertEqual(len(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), gone)), 1)
 
 
+class Tree(unittest.TestCase):
+    def problems(self, contents: dict[str, str]) -> list[str]:
+        with project(contents) as folder:
+            return tree.check(pathlib.Path(folder))
+
+    def of_folder(self, folder: str, count: int) -> list[str]:
+        return self.problems({f"{folder}/f{i}.cpp": LICENCE for i in range(count)})
+
+    def test_a_folder_holds_two_to_fifteen_files(self):
+        self.assertEqual(self.of_folder("src/numerics/cpu", 15), [])
+        self.assertIn("src/numerics/cpu: 16 files", self.of_folder("src/numerics/cpu", 16)[0])
+        self.assertIn("a single file, which could lie in src/numerics", self.of_folder("src/numerics/cpu", 1)[0])
+
+    def test_lists_that_grow_may_be_long(self):
+        self.assertEqual(self.of_folder("docs/decisions", 40), [])
+        self.assertEqual(len(self.of_folder("docs/pages", 40)), 1)
+
+    def test_a_folder_with_folders_may_hold_one_file(self):
+        self.assertEqual(self.problems({f"tests/{name}": "" for name in ("CMakeLists.txt", "a/x.txt", "a/y.txt")}), [])
+
+    def test_a_layer_has_its_folders_however_little_it_holds(self):
+        self.assertEqual(self.problems({"include/lockstep/norm/x.h": ""}), [])
+        shared = {"include/lockstep/norm/detail/x.h": "", "src/sparse/a.cpp": '#include "lockstep/norm/detail/x.h"\n'}
+        self.assertEqual(self.problems({**shared, "src/sparse/b.cpp": ""}), [])
+
+    def test_a_detail_header_is_there_for_another_layer(self):
+        header, line = "include/lockstep/norm/detail/x.h", '#include "lockstep/norm/detail/x.h"\n'
+        def found(*users: str) -> list[str]:
+            contents = {header: LICENCE, **{f"{user}": line for user in users}}
+            return tree.check_details({pathlib.PurePath(name): content for name, content in contents.items()})
+        for user in ("src/sparse/a.cpp", "include/lockstep/sparse/a.h", "include/lockstep/norm/a.h", "python/src/a.cpp",
+                     "include/lockstep/sparse/detail/a.h"):
+            self.assertEqual([problem for problem in found(user) if "norm/detail" in problem], [], user)
+        for users in ([], ["src/norm/a.cpp"], ["src/norm/a.cpp", "tests/norm/a_test.cpp", "tests/sparse/a_test.cpp"]):
+            self.assertIn("belongs to src/norm/", found(*users)[0])
+
+    def test_a_detail_header_that_a_needed_one_includes_is_needed(self):
+        contents = {"include/lockstep/norm/detail/x.h": "",
+                    "include/lockstep/norm/detail/y.h": '#include "lockstep/norm/detail/x.h"\n'}
+        paths = lambda: {pathlib.PurePath(name): content for name, content in contents.items()}  # noqa: E731
+        self.assertEqual(len(tree.check_details(paths())), 2)
+        contents["src/sparse/a.cpp"] = '#include "lockstep/norm/detail/y.h"\n'
+        self.assertEqual(tree.check_details(paths()), [])
+
+    def test_users_see_no_detail_header(self):
+        line = "text\n#include <lockstep/norm/detail/x.h>\n"
+        for name in ("examples/a.cpp", "docs/a.md", "README.md", "tests/package/outside/main.cpp"):
+            found = tree.check_details({pathlib.PurePath(name): line})
+            self.assertIn(f"{name}:2: includes lockstep/norm/detail/x.h", found[0])
+
+
 class Program(unittest.TestCase):
     def test_this_project_keeps_its_own_direction(self):
         self.assertEqual(layers.check(ROOT), [])
+
+    def test_this_project_keeps_the_shape_of_its_tree(self):
+        self.assertEqual(tree.check(ROOT), [])
 
 
 if __name__ == "__main__":

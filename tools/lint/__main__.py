@@ -11,9 +11,11 @@ import layout
 import python_types
 import text
 import tidy
+import tree
 
 CHECKS = {
     "layers": layers.check,
+    "tree": tree.check,
     "text": text.check,
     "layout": layout.check,
     "cmake": layout.check_cmake,
