@@ -125,6 +125,14 @@ class Text(unittest.TestCase):
             for bad in ("`src/core/tree.cpp`", "`core/tree.h`", "`src/core/`"):
                 self.assertIn("which is not there", check("docs/a.md", bad)[0])
 
+    def test_decisions_are_numbered_and_in_their_index(self):
+        index = "[001: A](001-a.md) [002: B](002-b.md)\n"
+        good = {"docs/decisions/README.md": index, "docs/decisions/001-a.md": "# 001: A\n", "docs/decisions/002-b.md": "# 002: B\n"}
+        for changed, problems in (({}, 0), ({"docs/decisions/002-c.md": "# 002: C\n"}, 2),
+                                  ({"docs/decisions/002-b.md": "# 003: B\n"}, 1), ({"docs/decisions/README.md": ""}, 2)):
+            with project({**good, **changed}) as folder:
+                self.assertEqual(len(text.check_decisions(pathlib.Path(folder))), problems, changed)
+
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):
         page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n"
         with project({"a.cpp": LICENCE + "// What it is.\nint a;\n", "page.md": page}) as folder:

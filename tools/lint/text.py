@@ -118,8 +118,20 @@ def check_page(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list
     return problems
 
 
+def check_decisions(root: pathlib.Path) -> list[str]:
+    """docs/decisions: the numbers go 001, 002, ..., each once, and the index names each file."""
+    folder, problems = root / "docs" / "decisions", []
+    index = (folder / "README.md").read_text() if folder.is_dir() else ""
+    for expected, file in enumerate(sorted(folder.glob("[0-9]*.md")), 1):
+        if not file.name.startswith(f"{expected:03}-") or not file.read_text().startswith(f"# {expected:03}: "):
+            problems.append(f"docs/decisions/{file.name}: expected the number {expected:03} in its name and its title")
+        if f"]({file.name})" not in index:
+            problems.append(f"docs/decisions/README.md: does not name {file.name}")
+    return problems
+
+
 def check(root: pathlib.Path) -> list[str]:
-    problems = []
+    problems = check_decisions(root)
     for path in filter(is_code, files.project_files(root)):
         short, content = path.relative_to(root), path.read_text()
         problems += check_file(short, content)
