@@ -14,20 +14,18 @@
 namespace lockstep::models {
 namespace {
 
-namespace nn = torch::nn;
-
 // The norm behind it has the bias.
-nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  nn::Conv2d layer(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
-  nn::init::kaiming_normal_(layer->weight, 0, torch::kFanOut, torch::kReLU);
+torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  torch::nn::Conv2d layer(torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+  torch::nn::init::kaiming_normal_(layer->weight, 0, torch::kFanOut, torch::kReLU);
   return layer;
 }
 
-nn::Sequential shortcut(int64_t in, int64_t out, int64_t stride) {
-  return nn::Sequential(convolution(in, out, 1, stride), nn::BatchNorm2d(out));
+torch::nn::Sequential shortcut(int64_t in, int64_t out, int64_t stride) {
+  return torch::nn::Sequential(convolution(in, out, 1, stride), torch::nn::BatchNorm2d(out));
 }
 
-at::Tensor add(const at::Tensor& y, const at::Tensor& x, nn::Sequential& downsample) {
+at::Tensor add(const at::Tensor& y, const at::Tensor& x, torch::nn::Sequential& downsample) {
   return at::relu(y + (downsample.is_empty() ? x : downsample->forward(x)));
 }
 
@@ -39,9 +37,9 @@ BasicBlockImpl::BasicBlockImpl(int64_t in, int64_t out, int64_t stride) : in(in)
 
 void BasicBlockImpl::reset() {
   conv1 = register_module("conv1", convolution(in, out, 3, stride));
-  bn1 = register_module("bn1", nn::BatchNorm2d(out));
+  bn1 = register_module("bn1", torch::nn::BatchNorm2d(out));
   conv2 = register_module("conv2", convolution(out, out, 3, 1));
-  bn2 = register_module("bn2", nn::BatchNorm2d(out));
+  bn2 = register_module("bn2", torch::nn::BatchNorm2d(out));
   if (stride != 1 || in != out) downsample = register_module("downsample", shortcut(in, out, stride));
 }
 
@@ -56,11 +54,11 @@ BottleneckImpl::BottleneckImpl(int64_t in, int64_t out, int64_t stride) : in(in)
 void BottleneckImpl::reset() {
   const int64_t inner = std::max<int64_t>(1, out / 4);
   conv1 = register_module("conv1", convolution(in, inner, 1, 1));
-  bn1 = register_module("bn1", nn::BatchNorm2d(inner));
+  bn1 = register_module("bn1", torch::nn::BatchNorm2d(inner));
   conv2 = register_module("conv2", convolution(inner, inner, 3, stride));
-  bn2 = register_module("bn2", nn::BatchNorm2d(inner));
+  bn2 = register_module("bn2", torch::nn::BatchNorm2d(inner));
   conv3 = register_module("conv3", convolution(inner, out, 1, 1));
-  bn3 = register_module("bn3", nn::BatchNorm2d(out));
+  bn3 = register_module("bn3", torch::nn::BatchNorm2d(out));
   if (stride != 1 || in != out) downsample = register_module("downsample", shortcut(in, out, stride));
 }
 
@@ -78,13 +76,13 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options(options) {
 }
 
 void ResNetImpl::reset() {
-  nn::Conv2d stem = options.small_images ? convolution(options.channels, options.width, 3, 1)
-                                         : convolution(options.channels, options.width, 7, 2);
+  torch::nn::Conv2d stem = options.small_images ? convolution(options.channels, options.width, 3, 1)
+                                                : convolution(options.channels, options.width, 7, 2);
   conv1 = register_module("conv1", stem);
-  bn1 = register_module("bn1", nn::BatchNorm2d(options.width));
+  bn1 = register_module("bn1", torch::nn::BatchNorm2d(options.width));
   int64_t in = options.width;
   for (size_t l = 0; l < layers.size(); ++l) {
-    layers[l] = register_module("layer" + std::to_string(l + 1), nn::Sequential());
+    layers[l] = register_module("layer" + std::to_string(l + 1), torch::nn::Sequential());
     const int64_t out = (options.bottleneck ? 4 : 1) * (options.width << l);
     for (int64_t block = 0; block < options.blocks[l]; ++block) {
       const int64_t stride = block == 0 && l > 0 ? 2 : 1;
@@ -95,7 +93,7 @@ void ResNetImpl::reset() {
       in = out;
     }
   }
-  fc = register_module("fc", nn::Linear(in, options.classes));
+  fc = register_module("fc", torch::nn::Linear(in, options.classes));
 }
 
 at::Tensor ResNetImpl::forward(at::Tensor x) {

@@ -17,8 +17,6 @@
 namespace lockstep::models {
 namespace {
 
-namespace nn = torch::nn;
-
 void check(const char* network, const SmallImageOptions& options, int64_t smallest) {
   require(options.height >= smallest && options.width >= smallest, network, "images are ", options.height, "x",
           options.width, ", expected ", smallest, "x", smallest, " or larger");
@@ -34,12 +32,12 @@ int64_t scaled(const SmallImageOptions& options, int64_t size) {
 }
 
 // Padded so that the image keeps its size.
-nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, bool bias) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).padding(kernel / 2).bias(bias));
+torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, bool bias) {
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, kernel).padding(kernel / 2).bias(bias));
 }
 
-nn::MaxPool2d pooling() {
-  return nn::MaxPool2d(nn::MaxPool2dOptions(2));
+torch::nn::MaxPool2d pooling() {
+  return torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(2));
 }
 
 }  // namespace
@@ -54,21 +52,22 @@ void AlexNetImpl::reset() {
     int64_t channels, kernel;
     bool pooled;
   };
-  features = register_module("features", nn::Sequential());
+  features = register_module("features", torch::nn::Sequential());
   int64_t in = options.channels;
   for (const Layer& layer : {Layer{64, 5, true}, {192, 5, true}, {384, 3, false}, {256, 3, false}, {256, 3, true}}) {
     const int64_t out = scaled(options, layer.channels);
     features->push_back(convolution(in, out, layer.kernel, true));
-    features->push_back(nn::ReLU());
+    features->push_back(torch::nn::ReLU());
     if (layer.pooled) features->push_back(pooling());
     in = out;
   }
   const int64_t units = scaled(options, 512);
-  classifier =
-      register_module("classifier", nn::Sequential(nn::Dropout(options.dropout),
-                                                   nn::Linear(in * (options.height / 8) * (options.width / 8), units),
-                                                   nn::ReLU(), nn::Dropout(options.dropout), nn::Linear(units, units),
-                                                   nn::ReLU(), nn::Linear(units, options.classes)));
+  classifier = register_module(
+      "classifier",
+      torch::nn::Sequential(torch::nn::Dropout(options.dropout),
+                            torch::nn::Linear(in * (options.height / 8) * (options.width / 8), units),
+                            torch::nn::ReLU(), torch::nn::Dropout(options.dropout), torch::nn::Linear(units, units),
+                            torch::nn::ReLU(), torch::nn::Linear(units, options.classes)));
 }
 
 at::Tensor AlexNetImpl::forward(const at::Tensor& x) {
@@ -84,22 +83,23 @@ void VggImpl::reset() {
   struct Stage {
     int64_t convolutions, channels;
   };
-  features = register_module("features", nn::Sequential());
+  features = register_module("features", torch::nn::Sequential());
   int64_t in = options.channels;
   for (const Stage& stage : {Stage{1, 64}, {1, 128}, {2, 256}, {2, 512}}) {
     for (int64_t i = 0; i < stage.convolutions; ++i) {
       const int64_t out = scaled(options, stage.channels);
       features->push_back(convolution(in, out, 3, false));  // the norm has the bias
-      features->push_back(nn::BatchNorm2d(out));
-      features->push_back(nn::ReLU());
+      features->push_back(torch::nn::BatchNorm2d(out));
+      features->push_back(torch::nn::ReLU());
       in = out;
     }
     features->push_back(pooling());
   }
   const int64_t units = scaled(options, 512);
   classifier = register_module(
-      "classifier", nn::Sequential(nn::Linear(in * (options.height / 16) * (options.width / 16), units), nn::ReLU(),
-                                   nn::Dropout(options.dropout), nn::Linear(units, options.classes)));
+      "classifier", torch::nn::Sequential(torch::nn::Linear(in * (options.height / 16) * (options.width / 16), units),
+                                          torch::nn::ReLU(), torch::nn::Dropout(options.dropout),
+                                          torch::nn::Linear(units, options.classes)));
 }
 
 at::Tensor VggImpl::forward(const at::Tensor& x) {
