@@ -19,8 +19,6 @@
 namespace lockstep::launch {
 namespace {
 
-using namespace cli;
-
 // The options, checked and with their defaults worked out.
 struct Plan {
   int local_size;

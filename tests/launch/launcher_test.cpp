@@ -17,7 +17,6 @@
 namespace lockstep::launch {
 namespace {
 
-using namespace cli;
 using test::eventually;
 
 // Of a launcher whose rank takes no notice of the signal, and ends well after it.

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 TEST(Lines, AreTheSameHoweverTheyWereCut) {
@@ -26,4 +26,4 @@ TEST(Lines, ThatNeverEndAreCut) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch
