@@ -37,7 +37,9 @@ TEST(Speedup, HasARowForEachBatchAndNumberOfDevices) {
     EXPECT_EQ(result.rows[row].batch, row < 2 ? 16 : 32);
     EXPECT_EQ(result.rows[row].devices, 1 + static_cast<int>(row % 2));
     EXPECT_GT(result.rows[row].seconds_per_step, 0);
-    if (row % 2 == 0) EXPECT_EQ(result.rows[row].speedup, 1);
+    if (row % 2 == 0) {
+      EXPECT_EQ(result.rows[row].speedup, 1);
+    }
     EXPECT_TRUE(result.rows[row].phases);
     EXPECT_TRUE(result.rows[row].apart);
   }

@@ -13,7 +13,7 @@ namespace {
 using test::error_of;
 using testing::HasSubstr;
 
-VerifyOptions own_network() {
+VerifyOptions verified_network() {
   VerifyOptions options;
   options.config.model = "mine";
   options.config.data = "synthetic:1x8x8:4:256";
@@ -33,19 +33,19 @@ TEST(Verify, PlacementsThatMakeNoSenseAreNamed) {
                                             {"1;x2", "placement 'x2' has ''"},
                                             {"1", "expected two or more"},
                                             {"1;9x1", "9 processes for 8 replicas"}}) {
-    VerifyOptions options = own_network();
+    VerifyOptions options = verified_network();
     options.placements = placements;
     EXPECT_THAT(error_of([&] { verify(options); }), HasSubstr(message));
   }
 }
 
 TEST(Verify, WhatNobodyHasSetIsWorkedOut) {
-  const auto usual = with_defaults({}).config;
+  const auto usual = with_defaults(VerifyOptions{}).config;
   EXPECT_EQ(usual.steps, 20);
   EXPECT_EQ(usual.epochs, 0);
   EXPECT_EQ(usual.replicas, 8);
   EXPECT_EQ(usual.batch, 64);
-  VerifyOptions options = own_network();
+  VerifyOptions options = verified_network();
   options.config.replicas = 4;
   options.given = {"epochs"};
   const auto mine = with_defaults(with_defaults(options));
@@ -56,7 +56,7 @@ TEST(Verify, WhatNobodyHasSetIsWorkedOut) {
 }
 
 TEST(Verify, ANetworkOfOnesOwnEndsInTheSameBits) {
-  VerifyOptions options = own_network();
+  VerifyOptions options = verified_network();
   options.placements = comm::backends().empty() ? "1;2" : "1;2;3+3+2";
   std::vector<std::string> seen;
   const auto result = verify(options, [&](const VerifyRow& row) { seen.push_back(row.placement); });
@@ -69,7 +69,7 @@ TEST(Verify, ANetworkOfOnesOwnEndsInTheSameBits) {
 // The ring adds up in an order that follows the processes.
 TEST(Verify, AnOrderThatFollowsThePlacementIsFoundWithStepAndTensor) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
-  VerifyOptions options = own_network();
+  VerifyOptions options = verified_network();
   options.config.reduce = "ring";
   options.placements = "1;3+3+2";
   const auto result = verify(options);

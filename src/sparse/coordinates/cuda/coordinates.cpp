@@ -179,7 +179,7 @@ MadeMap insert(const char* operation, const at::Tensor& coordinates) {
   const points::KeyLayout layout(operation, made.box);
   if (made.box.empty()) {
     made.coordinates = given.cpu();
-    made.keys = pack_sorted(layout, nullptr, 0);
+    made.keys = points::sort_rows(layout, nullptr, 0).keys;
   } else if (layout.wide()) {
     insert_rows<points::Key128>(made, given, layout);
   } else {
