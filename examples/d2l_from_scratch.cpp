@@ -27,6 +27,7 @@
 using at::Tensor;
 using lockstep::parallel::Devices;
 namespace data = lockstep::data;
+namespace metrics = lockstep::metrics;
 namespace models = lockstep::models;
 namespace parallel = lockstep::parallel;
 

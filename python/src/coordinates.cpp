@@ -73,6 +73,8 @@ at::Tensor rows_or_all(const at::Tensor& rows, int64_t count) {
   return rows.defined() ? rows : at::arange(count, at::kLong);
 }
 
+namespace {
+
 void bind_keys(py::module_& module) {
   py::class_<MapKey>(module, "CoordinateMapKey",
                      "Names a coordinate map of a manager: its tensor stride (one value an axis) and a string id. "

@@ -42,7 +42,8 @@ def compile_commands(root: pathlib.Path) -> dict[str, str]:
     entries = json.loads((folder / "compile_commands.json").read_text())
     # A file that is compiled for several instruction sets has an entry for each: one will do.
     commands = {os.path.relpath(entry["file"], root): entry["command"] for entry in reversed(entries)}
-    return {name: re.sub(r" -fpch-preprocess| -Werror", "", command) for name, command in commands.items()}
+    return {name: re.sub(r" -fpch-preprocess| -Werror", "", command) for name, command in commands.items()
+            if not name.startswith("build/")}  # what the build makes itself
 
 
 def includes(root: pathlib.Path, source: str) -> set[str]:
