@@ -131,7 +131,7 @@ TEST(Samples, HaveClassesThatThereAre) {
   write_file(file, R"({"samples": [{"label": 1}]})");
   EXPECT_THAT(error_of([&] { read_samples(file); }), HasSubstr("samples[0]: 'png' is missing"));
   write_file(file, R"({"samples": [{"png": "AAAA"}]})");
-  EXPECT_THAT(error_of([&] { read_samples(file); }), HasSubstr("expected a PNG"));
+  EXPECT_THAT(error_of([&] { read_samples(file); }), HasSubstr("samples[0], offset 0: no PNG signature"));
 }
 
 Scenes two_scenes() {
