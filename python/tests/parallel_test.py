@@ -2,12 +2,12 @@
 """Replicas in threads and in processes against one replica on the joined batch."""
 import copy
 
-import processes
 import pytest
 import torch
 import torch._dynamo  # noqa: F401  DistributedDataParallel does: here once, not for a second in each forked process
 import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel
+from support import processes
 
 import lockstep
 import MinkowskiEngine as ME

@@ -51,6 +51,7 @@ class InputGradient : public Node {
       x_.emplace_back(share.x, /*is_output=*/false);
       weights_.emplace_back(share.weight, /*is_output=*/false);
     }
+    unpacked_.resize(shares.size());
   }
 
   void expect(Peers::Gathered sums) { sums_ = std::move(sums); }
@@ -61,8 +62,8 @@ class InputGradient : public Node {
     for (size_t r = 0; r < grads.size(); ++r) {
       if (!task_should_compute_output(r)) continue;
       if (!means.defined()) means = sums_() / statistics_.count;
-      result[r] = operations_.input_gradient(grads[r], x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation,
-                                             weights_[r].unpack(), means);
+      result[r] = operations_.input_gradient(grads[r], std::exchange(unpacked_[r], {}), statistics_.mean,
+                                             statistics_.inverse_deviation, weights_[r].unpack(), means);
     }
     return result;
   }
@@ -70,16 +71,20 @@ class InputGradient : public Node {
   void release_variables() override {
     for (SavedVariable& x : x_) x.reset_data();
     for (SavedVariable& weight : weights_) weight.reset_data();
+    for (at::Tensor& x : unpacked_) x.reset();
   }
 
-  at::Tensor sums_of(size_t r, const at::Tensor& grad) const {
-    return operations_.gradient_sums(grad, x_[r].unpack(), statistics_.mean, statistics_.inverse_deviation);
+  /// Both nodes need x, and hooks on saved tensors, as of checkpointed parts, allow it to be asked for once.
+  at::Tensor sums_of(size_t r, const at::Tensor& grad) {
+    unpacked_[r] = x_[r].unpack();
+    return operations_.gradient_sums(grad, unpacked_[r], statistics_.mean, statistics_.inverse_deviation);
   }
 
  private:
   Operations operations_;
   BatchStatistics statistics_;
   std::vector<SavedVariable> x_, weights_;
+  std::vector<at::Tensor> unpacked_;  // x, from the sums to the gradient
   Peers::Gathered sums_;
 };
 

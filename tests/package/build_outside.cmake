@@ -32,7 +32,7 @@ endif()
 # With another libtorch than its own the package is not found, and says why.
 if(WAY STREQUAL "find_package")
   set(other "${folder}/other_torch")
-  file(TOUCH "${other}/lib/libtorch_cpu.so")
+  file(WRITE "${other}/lib/libtorch_cpu.so" "")
   file(WRITE "${other}/include/torch/headeronly/version.h"
        "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 10\n#define TORCH_VERSION_PATCH 9\n")
   execute_process(COMMAND ${CMAKE_COMMAND} -S "${PROJECT}" -B "${folder}/other_build" ${arguments} -D

@@ -129,7 +129,7 @@ function viewScenes(card) {
   added(viewer, 'div', {className: 'stage'}).append(canvas);
   canvas.tabIndex = 0;
   canvas.setAttribute('role', 'img');
-  choice(bar, 'run::Scene', scenes.map(one => one.name), at => {
+  choice(bar, 'Scene', scenes.map(one => one.name), at => {
     scene = scenes[at];
     if (!scene.inks[kind]) kind = 'truth';
     heading.textContent = scene.found;

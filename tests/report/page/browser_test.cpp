@@ -98,7 +98,7 @@ onload = () => {
     seen.prediction = press('prediction');
     seen.pressed = all('.choice button[aria-pressed=true]').map(e => e.textContent);
     seen.colours = Object.keys(press('colour')).length;
-    seen.other = press('run::Scene 7');
+    seen.other = press('Scene 7');
     seen.before = press('truth');
     at('pointerdown', 1, 100, 100);
     seen.turned = at('pointermove', 1, 180, 100);
