@@ -232,12 +232,12 @@ Batch Loader::next(int64_t replica) {
   return batch;
 }
 
-Cursor Loader::cursor(int64_t replica) const {
+BatchCursor Loader::cursor(int64_t replica) const {
   const Lock lock(state_->mutex);
   return state_->reader->plan().cursor(state_->lane(replica, "Loader::cursor").taken);
 }
 
-void Loader::seek(Cursor cursor) {
+void Loader::seek(BatchCursor cursor) {
   require(cursor.epoch >= 0 && 0 <= cursor.step && cursor.step < batches_per_epoch(), "Loader::seek", "epoch ",
           cursor.epoch, ", step ", cursor.step, ", expected an epoch of 0 or more and a step in [0, ",
           batches_per_epoch(), ")");

@@ -44,8 +44,8 @@ class BatchPlan {
   BatchPlan(int64_t positions, const LoaderOptions& options);
 
   int64_t batches_per_epoch() const { return batches_; }
-  Cursor cursor(int64_t index) const { return {index / batches_, index % batches_}; }
-  int64_t index(Cursor cursor) const { return cursor.epoch * batches_ + cursor.step; }
+  BatchCursor cursor(int64_t index) const { return {index / batches_, index % batches_}; }
+  int64_t index(BatchCursor cursor) const { return cursor.epoch * batches_ + cursor.step; }
   /// Examples of the batch.
   int64_t size(int64_t step) const;
   /// The positions of a replica's share, and the rows of its tensors: more than these with Tail::pad.

@@ -69,7 +69,7 @@ data::DatasetInfo info_of(const archive::Value& value) {
 }
 
 archive::Value to_value(const Checkpoint& checkpoint) {
-  const Cursor& cursor = checkpoint.cursor;
+  const TrainingCursor& cursor = checkpoint.cursor;
   archive::Value::Dict fingerprint;
   for (const auto& [name, item] : checkpoint.fingerprint) fingerprint.push_back({name, {item}});
   archive::Value::Dict out{

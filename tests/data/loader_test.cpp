@@ -135,7 +135,7 @@ TEST(Loader, DropLastLeavesTheTailOut) {
   Loader loader = make_loader({.batch = 20, .replicas = 2, .tail = Tail::drop_last});
   EXPECT_EQ(loader.batches_per_epoch(), 5);
   for (const Batch& batch : loader.share(1)) EXPECT_EQ(batch.count, 10);
-  EXPECT_EQ(loader.next(1).at, (Cursor{1, 0}));
+  EXPECT_EQ(loader.next(1).at, (BatchCursor{1, 0}));
 }
 
 TEST(Loader, PaddedRowsDontCountAndSharesKeepTheirSize) {
@@ -165,8 +165,8 @@ TEST(Loader, ACursorGoesOnInAnyPlacement) {
   take(uninterrupted, {0, 4}, 25, false, whole);
   Loader first = make_loader(options);
   take(first, {0, 4}, 14, true, resumed);
-  const Cursor cursor = first.cursor(3);
-  EXPECT_EQ(cursor, (Cursor{1, 3}));
+  const BatchCursor cursor = first.cursor(3);
+  EXPECT_EQ(cursor, (BatchCursor{1, 3}));
   Contents rest;
   for (const Interval block : {Interval{0, 1}, Interval{1, 4}}) {
     options.block = block;
@@ -191,14 +191,14 @@ TEST(Loader, EpochsFollowEachOtherAndBatchesSayWhereTheyLie) {
   EXPECT_THAT(places, testing::ElementsAre(testing::Pair(0, 0), testing::Pair(0, 1), testing::Pair(0, 2),
                                            testing::Pair(1, 0), testing::Pair(1, 1), testing::Pair(1, 2)));
   loader.seek({3, 2});
-  for (const Batch& batch : loader.share()) EXPECT_EQ(batch.at, (Cursor{3, 2}));
-  EXPECT_EQ(loader.cursor(), (Cursor{4, 0}));
+  for (const Batch& batch : loader.share()) EXPECT_EQ(batch.at, (BatchCursor{3, 2}));
+  EXPECT_EQ(loader.cursor(), (BatchCursor{4, 0}));
 }
 
 TEST(Loader, AReplicaMayRunFarAheadOfTheOthers) {
   Loader loader = make_loader({.batch = 20, .replicas = 4, .workers = 1, .prefetch = 2});
   for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(loader.next(2).at.step, i % 6);
-  EXPECT_EQ(loader.next(0).at, (Cursor{0, 0}));
+  EXPECT_EQ(loader.next(0).at, (BatchCursor{0, 0}));
 }
 
 TEST(Loader, BuffersAreAlignedAndUsedAgainButNeverWhileSomebodyHoldsThem) {
@@ -289,7 +289,7 @@ TEST(Loader, WhatReadingThrowsReachesTheReplicaThatWantedIt) {
     for (int64_t step = 0; step < 3; ++step) loader.next(0);
     for (int i = 0; i < 2; ++i)
       EXPECT_THAT(error_of([&] { loader.next(0); }), HasSubstr("example 33 is broken")) << "again at the next call";
-    EXPECT_EQ(loader.next(1).at, (Cursor{1, 0})) << "the other replica goes on";
+    EXPECT_EQ(loader.next(1).at, (BatchCursor{1, 0})) << "the other replica goes on";
     dataset->mended = true;
     loader.seek({0, 3});
     EXPECT_EQ(loader.next(0).inputs[3].item<float>(), 33);

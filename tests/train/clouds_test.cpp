@@ -61,7 +61,7 @@ TEST(CloudTraining, EndsInTheSameBitsOnAnyNumberOfThreads) {
     recipe.batch_norm = norm;
     recipe.epochs = 1;
     const Outcome two = train(recipe);
-    EXPECT_EQ(two.cursor, (run::Cursor{1, 0, 2}));
+    EXPECT_EQ(two.cursor, (run::TrainingCursor{1, 0, 2}));
     recipe.devices = norm == std::string("sync") ? "cpu:1" : "cpu:4";
     const Outcome other = train(recipe);
     EXPECT_EQ(other.hash, two.hash) << norm;

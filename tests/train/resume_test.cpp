@@ -119,7 +119,7 @@ TEST(Resume, AnEpochThatASignalEndedIsEvaluatedLater) {
   const run::Config whole = config(folder.file("whole"));
   train(whole);
   run::Config run = config(folder.file("run"));
-  EXPECT_EQ(train(run, 5).cursor, (run::Cursor{1, 0, 6}));
+  EXPECT_EQ(train(run, 5).cursor, (run::TrainingCursor{1, 0, 6}));
   EXPECT_TRUE(lines_of(run, run::Split::test).empty());
   run.resume = run.out;
   EXPECT_EQ(train(run).signal, 0);

@@ -82,7 +82,7 @@ TEST(Trainer, GivesTheSameBitsOnAnyNumberOfThreads) {
     recipe.batch_norm = norm;
     recipe.clip = 1;
     const Outcome two = train(recipe);
-    EXPECT_EQ(two.cursor, (run::Cursor{3, 0, 18}));
+    EXPECT_EQ(two.cursor, (run::TrainingCursor{3, 0, 18}));
     for (const char* devices : {"cpu:1", "cpu:8"}) {
       recipe.devices = devices;
       const Outcome other = train(recipe);

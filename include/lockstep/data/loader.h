@@ -30,12 +30,12 @@ const char* to_string(Tail tail) noexcept;
 Tail parse_tail(std::string_view text);
 
 /// A place in the data, the same for all replicas and in every placement: all the state that the data has.
-struct Cursor {
+struct BatchCursor {
   int64_t epoch = 0;
   int64_t step = 0;  ///< batches of this epoch that come before
 
-  bool operator==(const Cursor&) const = default;
-  auto operator<=>(const Cursor&) const = default;
+  bool operator==(const BatchCursor&) const = default;
+  auto operator<=>(const BatchCursor&) const = default;
 };
 
 /// One replica's share of one global batch. With n rows:
@@ -55,8 +55,8 @@ struct Batch {
   int64_t count = 0;          ///< rows that count, the first ones; n except with Tail::pad
   double weight = 0;          ///< of this share in means over all: how many examples, voxels or clouds have a class
   int64_t global_count = 0;   ///< of all replicas' shares together
-  Cursor at;                  ///< where it lies: epoch, and step in the epoch
-  Cursor next;                ///< the place after it, to resume from
+  BatchCursor at;             ///< where it lies: epoch, and step in the epoch
+  BatchCursor next;           ///< the place after it, to resume from
   double waited_seconds = 0;  ///< how long its replica has waited for it
 
   bool last_of_epoch() const { return next.epoch != at.epoch; }
@@ -130,10 +130,10 @@ class Loader {
   Batch next(int64_t replica = 0);
 
   /// What this replica takes next.
-  Cursor cursor(int64_t replica = 0) const;
+  BatchCursor cursor(int64_t replica = 0) const;
   /// All replicas go on from here, in whatever placement it was left. Not while a replica is in next(). Throws Error
   /// for a place that is not in an epoch.
-  void seek(Cursor cursor);
+  void seek(BatchCursor cursor);
 
   LoaderStats stats() const;
   void reset_stats();

@@ -22,12 +22,12 @@ namespace lockstep::run {
 using Tensors = std::map<std::string, at::Tensor>;
 
 /// Where training stands: what has been done. The same in every placement.
-struct Cursor {
+struct TrainingCursor {
   int64_t epoch = 0;  ///< epochs done
   int64_t batch = 0;  ///< batches done of the epoch that runs
   int64_t step = 0;   ///< updates done in all, those that loss scaling left out too
 
-  bool operator==(const Cursor&) const = default;
+  bool operator==(const TrainingCursor&) const = default;
 };
 
 /// All that training on depends on. A value; its tensors are on the CPU and nobody else's.
@@ -36,7 +36,7 @@ struct Checkpoint {
   Tensors weights;    ///< replica 0's parameters and buffers, by torch's names
   Tensors buffers;    ///< those that replicas have different values in: [R, ...], row r is replica r's
   Tensors optimizer;  ///< Optimizer::state_dict()
-  Cursor cursor;
+  TrainingCursor cursor;
   uint64_t seed = 0;
   int64_t replicas = 0;
   std::string config;  ///< the run's resolved configuration, TOML

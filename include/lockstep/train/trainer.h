@@ -37,8 +37,8 @@ MakeNetwork make_network(const run::Config& config, const data::DatasetInfo& inf
 
 /// One update, as a callback sees it.
 struct StepReport {
-  run::Cursor cursor;  ///< after it
-  double epochs = 0;   ///< passes over the data done, with the part of the one that runs
+  run::TrainingCursor cursor;  ///< after it
+  double epochs = 0;           ///< passes over the data done, with the part of the one that runs
   double loss = 0;
   double accuracy = 0;
   double lr = 0;
@@ -52,7 +52,7 @@ struct StepReport {
 /// One epoch.
 struct EpochReport {
   int64_t epoch = 0;  ///< epochs done
-  run::Cursor cursor;
+  run::TrainingCursor cursor;
   double train_loss = 0;  ///< the mean over the epoch, while the weights changed; NaN where nothing was trained
   double train_accuracy = 0;
   int64_t examples = 0;  ///< trained on
@@ -62,7 +62,7 @@ struct EpochReport {
 
 /// How a run ended.
 struct Outcome {
-  run::Cursor cursor;
+  run::TrainingCursor cursor;
   EpochReport last;  ///< the last whole epoch, or what there was of the first
   int signal = 0;    ///< what stopped it, or 0
   double seconds = 0;

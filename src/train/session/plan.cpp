@@ -230,7 +230,7 @@ data::Order Plan::order() const {
                                       : data::Order::shuffled(task.train->size(), config.seed);
 }
 
-double Plan::epochs(const run::Cursor& cursor) const {
+double Plan::epochs(const run::TrainingCursor& cursor) const {
   return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.batch) / static_cast<double>(batches_per_epoch);
 }
 

@@ -35,7 +35,7 @@ struct Plan {
   parallel::Schedule schedule() const;
   data::Order order() const;
   /// Passes over the data done, with the part of the one that runs.
-  double epochs(const run::Cursor& cursor) const;
+  double epochs(const run::TrainingCursor& cursor) const;
 };
 
 /// What is left open of the update rule becomes its usual number, so that nobody has to know these who reads

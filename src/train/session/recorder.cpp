@@ -178,7 +178,7 @@ double Recorder::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
-run::Metrics Recorder::metrics_of(run::Split split, const run::Cursor& cursor, double epochs) const {
+run::Metrics Recorder::metrics_of(run::Split split, const run::TrainingCursor& cursor, double epochs) const {
   run::Metrics metrics;
   metrics.step = cursor.step;
   metrics.epoch = epochs;

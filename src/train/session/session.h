@@ -83,7 +83,7 @@ class Session {
   bool leads() const { return me_.number() == 0; }
   bool epoch_ended() const { return cursor_.batch == 0; }
   bool done() const { return cursor_.step >= plan_.updates; }
-  data::Cursor place() const { return {cursor_.epoch, cursor_.batch}; }
+  data::BatchCursor place() const { return {cursor_.epoch, cursor_.batch}; }
 
   Work& work_;
   const Plan& plan_;
@@ -91,8 +91,8 @@ class Session {
   std::shared_ptr<models::Classifier> network_;
   parallel::Optimizer optimizer_;
   std::optional<StepSums> sums_;  // once there is an optimiser
-  run::Cursor cursor_;
-  run::Cursor saved_{-1, -1, -1};
+  run::TrainingCursor cursor_;
+  run::TrainingCursor saved_{-1, -1, -1};
   Sums epoch_, line_;
   Timings added_times_;
   double own_loss_ = 0;

@@ -32,7 +32,7 @@ Sums sums_of(const archive::Value& value) {
 }  // namespace
 
 run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
-                         const run::Cursor& cursor) {
+                         const run::TrainingCursor& cursor) {
   run::Checkpoint out;
   out.model = plan.task.model;
   for (const auto& [name, tensor] : models::state_dict(network)) out.weights[name] = copy_of(tensor);

@@ -17,7 +17,7 @@ struct FiguresSoFar {
 
 /// Weights, optimiser and all that describes the run, copied; `buffers` and `extra` are left empty.
 run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
-                         const run::Cursor& cursor);
+                         const run::TrainingCursor& cursor);
 
 /// Collective. The buffers that replicas have different values in: [R, ...].
 run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network);
