@@ -49,7 +49,7 @@ data::Order curriculum(const data::Dataset& dataset, uint64_t seed) {
 int main(int argc, char** argv) {
   const std::string spec = argc > 1 ? argv[1] : "fashion-mnist", devices = argc > 3 ? argv[3] : "cpu";
   const int64_t epochs = argc > 2 ? std::stoll(argv[2]) : 2;
-  const auto dataset = data::open_dataset(spec, data::Split::train);
+  const auto dataset = data::open_dataset(spec, data::Subset::train);
   const data::Order order = curriculum(*dataset, 0);
   std::printf("%s, each once: %s\n", order.describe().c_str(), order.exactly_once(0) ? "yes" : "no");
 

@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   pin_numerics();
   tune_allocator();
   const std::string name = argc > 1 ? argv[1] : "fashion-mnist", devices = argc > 3 ? argv[3] : "cpu";
-  const auto train = data::open_dataset(name, data::Split::train), test = data::open_dataset(name, data::Split::test);
+  const auto train = data::open_dataset(name, data::Subset::train), test = data::open_dataset(name, data::Subset::test);
   const auto group = comm::connect();
   const auto team = parallel::Team::create({.replicas = 8, .devices = devices, .group = group});
   const auto mine = team.block();  // the replicas of this process

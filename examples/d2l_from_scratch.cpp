@@ -111,8 +111,8 @@ double evaluate_accuracy(const DatasetPtr& test, const Params& params) {
 
 void train(const std::string& name, const Params& params, const Devices& devices, int epochs, int64_t batch_size,
            double lr) {
-  const auto train_set = data::open_dataset(name, data::Split::train);
-  const auto test_set = data::open_dataset(name, data::Split::test);
+  const auto train_set = data::open_dataset(name, data::Subset::train);
+  const auto test_set = data::open_dataset(name, data::Subset::test);
   data::Loader train_iter(train_set, data::Order::shuffled(train_set->size(), 0), {.batch = batch_size});
   std::vector<Params> device_params;
   for (const auto& device : devices) device_params.push_back(parallel::get_params(params, device));

@@ -37,7 +37,7 @@ metrics::FeatureMoments moments_of(data::Loader& images, torch::nn::Sequential& 
 
 int main(int argc, char** argv) {
   const std::string spec = argc > 1 ? argv[1] : "fashion-mnist", devices = argc > 2 ? argv[2] : "cpu";
-  const auto train = data::open_dataset(spec, data::Split::train), test = data::open_dataset(spec, data::Split::test);
+  const auto train = data::open_dataset(spec, data::Subset::train), test = data::open_dataset(spec, data::Subset::test);
   const auto team = parallel::Team::create({.replicas = 8, .devices = devices});
   const auto images = [&](const auto& dataset, const char* transforms) {
     return data::Loader(dataset, data::Order::sequential(dataset->size()),

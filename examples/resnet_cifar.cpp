@@ -52,8 +52,8 @@ double evaluate(parallel::Replica& me, models::Classifier& net, data::Loader& te
 }
 
 void train(const Options& options, const comm::Group& group) {
-  const auto train_set = data::open_dataset(options.at("--data"), data::Split::train);
-  const auto test_set = data::open_dataset(options.at("--data"), data::Split::test);
+  const auto train_set = data::open_dataset(options.at("--data"), data::Subset::train);
+  const auto test_set = data::open_dataset(options.at("--data"), data::Subset::test);
   const int64_t epochs = std::stoll(options.at("--epochs")), replicas = std::stoll(options.at("--replicas"));
   const auto team =
       parallel::Team::create({.replicas = replicas, .devices = options.at("--devices"), .group = group, .seed = 1});

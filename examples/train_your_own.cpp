@@ -38,8 +38,8 @@ int main(int argc, char** argv) {
   train::Trainer trainer(config,
                          {.model = "mine",
                           .network = [] { return models::Classifier::of(std::make_shared<NetImpl>()); },
-                          .train = data::open_dataset(name, data::Split::train),
-                          .test = data::open_dataset(name, data::Split::test)},
+                          .train = data::open_dataset(name, data::Subset::train),
+                          .test = data::open_dataset(name, data::Subset::test)},
                          group);
   trainer.on_epoch([](const train::EpochReport& epoch) {
     std::printf("epoch %ld: loss %.6f, test acc %.4f\n", static_cast<long>(epoch.epoch), epoch.train_loss,

@@ -140,7 +140,7 @@ nlohmann::json measure(const Work& work, int rounds) {
 
 nlohmann::json measure_clouds(int rounds) {
   const auto rooms =
-      std::dynamic_pointer_cast<const CloudDataset>(open_dataset("rooms", Split::train, {.voxel = 0.05}));
+      std::dynamic_pointer_cast<const CloudDataset>(open_dataset("rooms", Subset::train, {.voxel = 0.05}));
   std::vector<Cloud> clouds;
   double points = 0;
   for (int64_t id = 0; id < 8; ++id) points += static_cast<double>(clouds.emplace_back(rooms->read_cloud(id)).size());

@@ -54,10 +54,6 @@ class CloudPrefix : public CloudDataset {
 
 }  // namespace
 
-const char* to_string(Split split) noexcept {
-  return split == Split::train ? "train" : "test";
-}
-
 int64_t DatasetInfo::input_numel() const {
   return product(input_shape);
 }

@@ -42,23 +42,23 @@ const DatasetKind* DatasetRegistry::find(std::string_view name) const {
   return found == kinds_.end() ? nullptr : &*found;
 }
 
-DatasetPointer DatasetRegistry::open(std::string_view spec, Split split, const DatasetOptions& options) const {
+DatasetPointer DatasetRegistry::open(std::string_view spec, Subset subset, const DatasetOptions& options) const {
   const size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const std::string_view rest = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
   const DatasetKind* kind = find(name);
   if (kind != nullptr && colon == std::string_view::npos && may_stand_alone(*kind))
-    return kind->open("", split, options);
+    return kind->open("", subset, options);
   std::error_code ignored;
   if (const fs::path path(spec); fs::exists(path, ignored)) {
     std::vector<std::string> contents;
     for (const DatasetKind& one : kinds_) {
-      if (one.recognises && one.recognises(path)) return one.open(spec, split, options);
+      if (one.recognises && one.recognises(path)) return one.open(spec, subset, options);
       if (!one.contents.empty()) contents.push_back(one.contents);
     }
     fail("open_dataset", path.string(), " holds no data set, expected ", one_of(contents));
   }
-  if (kind != nullptr && !rest.empty()) return kind->open(rest, split, options);
+  if (kind != nullptr && !rest.empty()) return kind->open(rest, subset, options);
   const bool is_path = spec.find('/') != std::string_view::npos || spec.ends_with(".pt");
   std::vector<std::string> recognised;
   for (const DatasetKind& one : kinds_)
@@ -79,8 +79,8 @@ std::string DatasetRegistry::usages() const {
   return usages;
 }
 
-std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options) {
-  return builtin().open(spec, split, options);
+std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Subset subset, const DatasetOptions& options) {
+  return builtin().open(spec, subset, options);
 }
 
 bool names_clouds(std::string_view spec) {

@@ -43,10 +43,6 @@ size_t kept_bytes(std::string_view contents, const std::filesystem::path& file, 
 
 }  // namespace
 
-const char* to_string(Split split) noexcept {
-  return split == Split::train ? "train" : "test";
-}
-
 Json phases_to_json(const Phases& phases) {
   Json json = Json::object();
   for (const auto& [name, member] : phase_members) json[name] = finite(phases.*member);
@@ -63,7 +59,7 @@ std::string to_json(const Metrics& metrics) {
   Json json = Json::object();
   put(json, "step", metrics.step);
   put(json, "epoch", metrics.epoch);
-  json["split"] = to_string(metrics.split);
+  json["split"] = to_string(metrics.subset);
   put(json, "loss", metrics.loss);
   put(json, "accuracy", metrics.accuracy);
   put(json, "mean_iou", metrics.mean_iou);
@@ -85,10 +81,10 @@ Metrics parse_metrics(std::string_view line, const std::string& where) {
   metrics.step = object.integer("step");
   metrics.epoch = object.number("epoch");
   if (!metrics.step && !metrics.epoch) object.wrong("has neither 'step' nor 'epoch', expected at least one");
-  const auto split = object.string("split");
-  if (split != "train" && split != "test")
-    object.wrong("'split' is ", split ? "'" + *split + "'" : "missing", ", expected 'train' or 'test'");
-  metrics.split = split == "train" ? Split::train : Split::test;
+  const auto subset = object.string("split");
+  if (subset != "train" && subset != "test")
+    object.wrong("'split' is ", subset ? "'" + *subset + "'" : "missing", ", expected 'train' or 'test'");
+  metrics.subset = subset == "train" ? data::Subset::train : data::Subset::test;
   const auto seconds = object.number("seconds");
   if (!seconds) object.wrong("'seconds' is missing, expected the time since the run's start");
   metrics.seconds = *seconds;

@@ -64,7 +64,7 @@ ModelFigures evaluate_model(const EvaluateOptions& options, const comm::Group& g
   if (options.replicas > 0) config.replicas = options.replicas;
   config.examples = config.test_examples = options.examples;
   Task task = make_task(config);
-  if (options.split == data::Split::train) task.test = task.train;
+  if (options.subset == data::Subset::train) task.test = task.train;
   const data::DatasetInfo& info = task.train->info();
   require(info.segments() || !options.figures.points, "evaluate",
           "--points is for clouds whose points have a class each, and ", info.name, " has others");

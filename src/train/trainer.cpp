@@ -73,12 +73,12 @@ Task make_task(const run::Config& config) {
   const data::DatasetOptions options{.image_size = config.image_size, .seed = config.seed, .voxel = config.voxel};
   Task task;
   task.model = config.model;
-  const auto open = [&](data::Split split, int64_t examples) {
-    return limited(data::open_dataset(config.data, split, options), examples);
+  const auto open = [&](data::Subset subset, int64_t examples) {
+    return limited(data::open_dataset(config.data, subset, options), examples);
   };
   // Some data sets have tables of a gigabyte, which both parts read.
-  auto test = std::async(std::launch::async, open, data::Split::test, config.test_examples);
-  task.train = open(data::Split::train, config.examples);
+  auto test = std::async(std::launch::async, open, data::Subset::test, config.test_examples);
+  task.train = open(data::Subset::train, config.examples);
   task.test = test.get();
   task.network = make_network(config, task.train->info());
   return task;

@@ -61,7 +61,7 @@ TEST(Clouds, AreTrainedOnEvaluatedAndLabelled) {
   const Ended of_points = run_program({"evaluate", folder.file("run"), "--points"});
   EXPECT_THAT(of_points.out, HasSubstr("1 examples of rooms, by points: loss "));
 
-  const auto rooms = data::open_dataset("rooms:2:3", data::Split::train, {.seed = 9, .voxel = 0.4});
+  const auto rooms = data::open_dataset("rooms:2:3", data::Subset::train, {.seed = 9, .voxel = 0.4});
   const data::Cloud scene = dynamic_cast<const data::CloudDataset&>(*rooms).read_cloud(0);
   data::Ply mesh = data::ply_of(scene);
   mesh.comments = {"a mesh"};
@@ -151,7 +151,7 @@ TEST(Clouds, AreClassifiedAsAWhole) {
   EXPECT_EQ(of_points.exit_code, 2);
   EXPECT_THAT(of_points.err, HasSubstr("--points is for clouds whose points have a class each, and modelnet40 has"));
 
-  const auto tests = data::open_dataset(things, data::Split::test, {.voxel = 0.2});
+  const auto tests = data::open_dataset(things, data::Subset::test, {.voxel = 0.2});
   Words files;
   for (int64_t id = 0; id < tests->size(); ++id) {
     data::Cloud thing = dynamic_cast<const data::CloudDataset&>(*tests).read_cloud(id);

@@ -24,9 +24,9 @@ DatasetKind zeros_kind() {
           .usage = "zeros[:COUNT]",
           .description = "nothing but zeros",
           .open =
-              [](std::string_view rest, Split split, const DatasetOptions&) {
+              [](std::string_view rest, Subset subset, const DatasetOptions&) {
                 const int64_t count = rest.empty() ? 3 : std::stoll(std::string(rest));
-                return make_dataset(text("zeros of ", to_string(split)), at::zeros({count, 2}),
+                return make_dataset(text("zeros of ", to_string(subset)), at::zeros({count, 2}),
                                     at::zeros({count}, at::kLong));
               },
           .recognises = [](const std::filesystem::path& path) { return path.extension() == ".zeros"; }};
@@ -35,9 +35,9 @@ DatasetKind zeros_kind() {
 TEST(DatasetRegistry, AProgramsOwnKindIsOpenedAsTheBuiltInOnesAre) {
   DatasetRegistry registry = builtin();
   registry.add(zeros_kind());
-  EXPECT_EQ(registry.open("zeros:5", Split::train)->size(), 5);
-  EXPECT_EQ(registry.open("zeros", Split::test)->info().name, "zeros of test");
-  EXPECT_EQ(registry.open("synthetic:2:2:7", Split::train)->size(), 7);
+  EXPECT_EQ(registry.open("zeros:5", Subset::train)->size(), 5);
+  EXPECT_EQ(registry.open("zeros", Subset::test)->info().name, "zeros of test");
+  EXPECT_EQ(registry.open("synthetic:2:2:7", Subset::train)->size(), 7);
   EXPECT_THAT(registry.usages(), EndsWith(", zeros[:COUNT]"));
   EXPECT_THAT(builtin().usages(), Not(HasSubstr("zeros")));
 }
@@ -46,23 +46,23 @@ TEST(DatasetRegistry, TheFirstKindThatRecognisesAPathOpensIt) {
   const test::TemporaryFolder folder;
   folder.write("4.zeros", {});
   DatasetKind named = zeros_kind();
-  named.open = [](std::string_view path, Split, const DatasetOptions&) {
+  named.open = [](std::string_view path, Subset, const DatasetOptions&) {
     return make_dataset(std::string(path), at::zeros({1, 2}), at::zeros({1}, at::kLong));
   };
   DatasetRegistry registry;
   registry.add(named);
-  EXPECT_EQ(registry.open(folder.file("4.zeros"), Split::train)->info().name, folder.file("4.zeros"));
-  EXPECT_THAT(error_of([&] { registry.open(folder.path().string(), Split::train); }), HasSubstr("holds no data set"));
+  EXPECT_EQ(registry.open(folder.file("4.zeros"), Subset::train)->info().name, folder.file("4.zeros"));
+  EXPECT_THAT(error_of([&] { registry.open(folder.path().string(), Subset::train); }), HasSubstr("holds no data set"));
 }
 
 TEST(DatasetRegistry, AnUnknownNameListsAllAndSuggestsTheNearest) {
   DatasetRegistry registry = builtin();
   registry.add(zeros_kind());
-  EXPECT_THAT(error_of([&] { registry.open("zeroes:4", Split::train); }),
+  EXPECT_THAT(error_of([&] { registry.open("zeroes:4", Subset::train); }),
               AllOf(HasSubstr("got 'zeroes:4'"), HasSubstr("tensors:FILE.pt"), HasSubstr("did you mean 'zeros'?")));
-  EXPECT_THAT(error_of([&] { registry.open("none.pt", Split::train); }), HasSubstr("'none.pt', which is not there"));
-  EXPECT_THAT(error_of([&] { registry.open("mnist", Split::train); }), HasSubstr("mnist:FOLDER"));
-  EXPECT_THAT(error_of([&] { DatasetRegistry().open("zeros", Split::train); }), HasSubstr("got 'zeros'"));
+  EXPECT_THAT(error_of([&] { registry.open("none.pt", Subset::train); }), HasSubstr("'none.pt', which is not there"));
+  EXPECT_THAT(error_of([&] { registry.open("mnist", Subset::train); }), HasSubstr("mnist:FOLDER"));
+  EXPECT_THAT(error_of([&] { DatasetRegistry().open("zeros", Subset::train); }), HasSubstr("got 'zeros'"));
 }
 
 TEST(DatasetRegistry, RefusesKindsThatCouldNotBeNamedOrOpened) {

@@ -28,7 +28,7 @@ void add_lines(run::RunData& run) {
     if (part % 5 != 0) continue;
     run.metrics.push_back({.step = part * 47,
                            .epoch = epoch,
-                           .split = run::Split::test,
+                           .subset = data::Subset::test,
                            .loss = *line.loss + 0.05,
                            .accuracy = *line.accuracy - 0.015,
                            .seconds = part * 0.83 + 0.2});

@@ -24,8 +24,9 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-Metrics line_of(int64_t step, Split split = Split::train) {
-  return {.step = step, .epoch = step / 10., .split = split, .loss = 1. / step, .accuracy = 0.5, .seconds = 2. * step};
+Metrics line_of(int64_t step, data::Subset subset = data::Subset::train) {
+  return {
+      .step = step, .epoch = step / 10., .subset = subset, .loss = 1. / step, .accuracy = 0.5, .seconds = 2. * step};
 }
 
 Metrics full_line() {
@@ -40,13 +41,14 @@ Metrics full_line() {
 }
 
 TEST(Metrics, ComeBackAsTheyWereWritten) {
-  for (const Metrics& line : {full_line(), line_of(7, Split::test), Metrics{.epoch = 1., .seconds = 0.1}})
+  for (const Metrics& line : {full_line(), line_of(7, data::Subset::test), Metrics{.epoch = 1., .seconds = 0.1}})
     EXPECT_EQ(parse_metrics(to_json(line), "here"), line) << to_json(line);
 }
 
 TEST(Metrics, AreAnObjectThatAPersonCanRead) {
-  EXPECT_EQ(to_json({.step = 3, .epoch = 0.5, .split = Split::test, .loss = 0.25, .accuracy = 0.75, .seconds = 1.5}),
-            R"({"step":3,"epoch":0.5,"split":"test","loss":0.25,"accuracy":0.75,"seconds":1.5})");
+  EXPECT_EQ(
+      to_json({.step = 3, .epoch = 0.5, .subset = data::Subset::test, .loss = 0.25, .accuracy = 0.75, .seconds = 1.5}),
+      R"({"step":3,"epoch":0.5,"split":"test","loss":0.25,"accuracy":0.75,"seconds":1.5})");
 }
 
 TEST(Metrics, OfALossThatIsNoNumberAreNull) {
@@ -134,11 +136,11 @@ TEST(MetricsFile, KeepsTheTestLineOfTheCheckpointsStep) {
     auto writer = MetricsWriter::create(file);
     for (int step : {1, 2}) {
       writer.append(line_of(step));
-      writer.append(line_of(step, Split::test));
+      writer.append(line_of(step, data::Subset::test));
     }
   }
   MetricsWriter::resume(file, 1).append(line_of(2));
-  EXPECT_THAT(read_metrics(file), ElementsAre(line_of(1), line_of(1, Split::test), line_of(2)));
+  EXPECT_THAT(read_metrics(file), ElementsAre(line_of(1), line_of(1, data::Subset::test), line_of(2)));
 }
 
 TEST(MetricsFile, IsMadeWhereAResumedRunFindsNone) {

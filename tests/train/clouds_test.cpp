@@ -108,7 +108,7 @@ TEST(CloudTraining, CountsVoxelsAndIntersectionsOverUnions) {
   EXPECT_NEAR(*test.mean_iou, sum / classes, 1e-12);
   EXPECT_GT(outcome.last.examples, 6 * 300);
   const auto lines = run::read_metrics(folder.file("run/metrics.jsonl"));
-  EXPECT_EQ(lines.back().split, run::Split::test);
+  EXPECT_EQ(lines.back().subset, data::Subset::test);
   EXPECT_NEAR(*lines.back().mean_iou, *test.mean_iou, 1e-12);
   EXPECT_EQ(lines.back().class_iou.size(), 8);
   const run::Summary summary = run::read_summary(folder.file("run/summary.json"));

@@ -37,8 +37,8 @@ struct NetImpl : torch::nn::Module {
 Task task() {
   return {.model = "net",
           .network = [] { return models::Classifier::of(std::make_shared<NetImpl>()); },
-          .train = data::open_dataset("synthetic:1x8x8:4:103", data::Split::train),
-          .test = data::open_dataset("synthetic:1x8x8:4:51", data::Split::test)};
+          .train = data::open_dataset("synthetic:1x8x8:4:103", data::Subset::train),
+          .test = data::open_dataset("synthetic:1x8x8:4:51", data::Subset::test)};
 }
 
 run::Config config(const std::string& out) {
@@ -64,9 +64,9 @@ run::Summary summary_of(const run::Config& config) {
   return run::read_summary(run::Folder{config.out}.summary());
 }
 
-std::vector<run::Metrics> lines_of(const run::Config& config, run::Split split) {
+std::vector<run::Metrics> lines_of(const run::Config& config, data::Subset subset) {
   auto lines = run::read_metrics(run::Folder{config.out}.metrics());
-  std::erase_if(lines, [&](const auto& line) { return line.split != split; });
+  std::erase_if(lines, [&](const auto& line) { return line.subset != subset; });
   return lines;
 }
 
@@ -120,10 +120,10 @@ TEST(Resume, AnEpochThatASignalEndedIsEvaluatedLater) {
   train(whole);
   run::Config run = config(folder.file("run"));
   EXPECT_EQ(train(run, 5).cursor, (run::TrainingCursor{1, 0, 6}));
-  EXPECT_TRUE(lines_of(run, run::Split::test).empty());
+  EXPECT_TRUE(lines_of(run, data::Subset::test).empty());
   run.resume = run.out;
   EXPECT_EQ(train(run).signal, 0);
-  const auto tests = lines_of(run, run::Split::test), expected = lines_of(whole, run::Split::test);
+  const auto tests = lines_of(run, data::Subset::test), expected = lines_of(whole, data::Subset::test);
   ASSERT_EQ(tests.size(), 3u);
   for (size_t epoch = 0; epoch < 3; ++epoch) {
     EXPECT_EQ(tests[epoch].step, expected[epoch].step);
@@ -142,7 +142,7 @@ TEST(Resume, APaceCountsTheTimeBeforeTheStop) {
   EXPECT_GT(elapsed, 0);
   run.resume = run.out;
   train(run);
-  const auto lines = lines_of(run, run::Split::train);
+  const auto lines = lines_of(run, data::Subset::train);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_GT(103 / *lines[1].examples_per_second, elapsed);  // the epoch's examples, of before the stop and after
 }

@@ -46,8 +46,8 @@ struct NetImpl : torch::nn::Module {
 Task task() {
   return {.model = "net",
           .network = [] { return models::Classifier::of(std::make_shared<NetImpl>()); },
-          .train = data::open_dataset("synthetic:1x8x8:4:103", data::Split::train),
-          .test = data::open_dataset("synthetic:1x8x8:4:51", data::Split::test)};
+          .train = data::open_dataset("synthetic:1x8x8:4:103", data::Subset::train),
+          .test = data::open_dataset("synthetic:1x8x8:4:51", data::Subset::test)};
 }
 
 // 103 examples in batches of 20: six steps an epoch, the last with 3 examples for 8 replicas.
@@ -148,7 +148,7 @@ TEST(Trainer, WritesTheFilesOfARun) {
   for (const auto& line : metrics) {
     EXPECT_GE(*line.step, step);
     step = *line.step;
-    tests += line.split == run::Split::test;
+    tests += line.subset == data::Subset::test;
   }
   EXPECT_EQ(step, 18);
   EXPECT_EQ(tests, 3);

@@ -26,8 +26,8 @@ train::Task make_task(const run::Config& config) {
   if (config.model != "mine") return train::make_task(config);
   return {.model = "mine",
           .network = [] { return models::Classifier::of(std::make_shared<NetImpl>()); },
-          .train = data::open_dataset(config.data, data::Split::train),
-          .test = data::open_dataset(config.data, data::Split::test)};
+          .train = data::open_dataset(config.data, data::Subset::train),
+          .test = data::open_dataset(config.data, data::Subset::test)};
 }
 
 }  // namespace

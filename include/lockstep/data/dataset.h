@@ -10,15 +10,12 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::data {
+#include "lockstep/data/subset.h"
 
-enum class Split : uint8_t { train, test };
+namespace lockstep::data {
 
 /// The target of what has no class: PyTorch's losses leave it out.
 inline constexpr int64_t kIgnore = -100;
-
-/// "train" or "test".
-const char* to_string(Split split) noexcept;
 
 /// What is known of a data set before any example is read.
 struct DatasetInfo {
@@ -123,7 +120,7 @@ struct DatasetOptions {
 
 /// The data set of this library that a text names, such as "mnist:FOLDER" or the path of a folder: builtin().open(...).
 /// registry.h says what is thrown and how to add other kinds; `lockstep train --help` lists those that there are.
-std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Split split, const DatasetOptions& options = {});
+std::shared_ptr<const Dataset> open_dataset(std::string_view spec, Subset subset, const DatasetOptions& options = {});
 
 /// Whether such a text names clouds of points; nothing is opened.
 bool names_clouds(std::string_view spec);

@@ -12,7 +12,7 @@
 
 /// Data sets by name, so that `lockstep train --data NAME:...` and a program of one's own open the same ones.
 ///
-///     auto train = data::open_dataset("mnist:/data/mnist", data::Split::train);
+///     auto train = data::open_dataset("mnist:/data/mnist", data::Subset::train);
 ///
 /// Another kind of data set joins with a name and a function:
 ///
@@ -20,8 +20,9 @@
 ///     registry.add({.name = "lists",
 ///                   .usage = "lists:FILE",
 ///                   .description = "pictures and classes, one a line of the file",
-///                   .open = [](std::string_view file, data::Split split, const data::DatasetOptions& options) {...}});
-///     auto train = registry.open("lists:pictures.txt", data::Split::train);
+///                   .open = [](std::string_view file, data::Subset subset, const data::DatasetOptions& options)
+///                   {...}});
+///     auto train = registry.open("lists:pictures.txt", data::Subset::train);
 namespace lockstep::data {
 
 using DatasetPointer = std::shared_ptr<const Dataset>;
@@ -34,7 +35,7 @@ struct DatasetKind {
   bool clouds = false;      ///< examples are clouds of points
 
   /// Opens what stands behind the colon; "" for the name alone. Throws Error as open_dataset says.
-  std::function<DatasetPointer(std::string_view rest, Split split, const DatasetOptions& options)> open;
+  std::function<DatasetPointer(std::string_view rest, Subset subset, const DatasetOptions& options)> open;
 
   /// Whether this file or folder holds such a data set, so that its path alone names one. Null: it is not recognised.
   std::function<bool(const std::filesystem::path& path)> recognises = nullptr;
@@ -55,7 +56,7 @@ class DatasetRegistry {
   /// The data set that a text names: NAME or NAME:... of one kind, or the path of a file or folder that one recognises.
   /// Throws Error that names the file, the offset, what was got, what was expected and what can be done, when it names
   /// nothing, or files are missing, truncated, corrupt, or have labels out of range.
-  DatasetPointer open(std::string_view spec, Split split, const DatasetOptions& options = {}) const;
+  DatasetPointer open(std::string_view spec, Subset subset, const DatasetOptions& options = {}) const;
 
   /// Whether such a text names clouds of points; nothing is opened.
   bool names_clouds(std::string_view spec) const;

@@ -11,14 +11,10 @@
 #include <vector>
 
 #include "lockstep/base/detail/descriptor.h"
+#include "lockstep/data/subset.h"
 
 /// `metrics.jsonl`: what was measured while a run went on, one JSON object a line, in the order of time.
 namespace lockstep::run {
-
-enum class Split { train, test };
-
-/// "train" or "test".
-const char* to_string(Split split) noexcept;
 
 /// Where the time of a step went, in seconds: means over the steps since the line before and over the replicas, so that
 /// they add up to the time of a step.
@@ -61,7 +57,7 @@ inline Phases& Phases::operator/=(double count) {
 struct Metrics {
   std::optional<int64_t> step = {};  // steps done since the run's start; resuming needs it
   std::optional<double> epoch = {};  // passes over the data done: 0.5 in the middle of the first, 1 at its end
-  Split split = Split::train;
+  data::Subset subset = data::Subset::train;
   std::optional<double> loss = {};      // may be NaN or infinite: null in the file, read as NaN
   std::optional<double> accuracy = {};  // 0 to 1
   std::optional<double> mean_iou = {};  // of segmentation: the mean over classes of intersection / union

@@ -24,15 +24,15 @@ ModelFile open_model(const std::string& path, const std::string& model, const co
 
 /// What is evaluated, on what, and where.
 struct EvaluateOptions {
-  std::string path;                       ///< a run's folder, a checkpoint or a file of weights
-  std::string model{};                    ///< the network's name, where the file holds weights alone
-  std::string data{};                     ///< empty: what it was trained on
-  data::Split split = data::Split::test;  ///< of the data
-  std::string devices{};                  ///< of each process; empty: all there are
-  int64_t batch = 0;                      ///< examples evaluated at once, of all replicas; 0: as in training
-  int64_t replicas = 0;                   ///< over which they are divided; 0: as in training
-  int64_t examples = 0;                   ///< only the first so many; 0: all
-  Figures figures{};                      ///< what is counted; of clouds whose points have a class the confusion too
+  std::string path;                          ///< a run's folder, a checkpoint or a file of weights
+  std::string model{};                       ///< the network's name, where the file holds weights alone
+  std::string data{};                        ///< empty: what it was trained on
+  data::Subset subset = data::Subset::test;  ///< of the data
+  std::string devices{};                     ///< of each process; empty: all there are
+  int64_t batch = 0;                         ///< examples evaluated at once, of all replicas; 0: as in training
+  int64_t replicas = 0;                      ///< over which they are divided; 0: as in training
+  int64_t examples = 0;                      ///< only the first so many; 0: all
+  Figures figures{};                         ///< what is counted; of clouds whose points have a class the confusion too
 };
 
 /// The figures of a network in a file, and the data that they are of.

@@ -82,7 +82,7 @@ class TrainingError : public std::runtime_error {
 ///     Trainer trainer({.batch = 128, .lr = 0.1, .epochs = 5, .out = "runs/mine"},
 ///                     {.model = "mine",
 ///                      .network = [] { return models::Classifier::of(std::make_shared<MyNetImpl>()); },
-///                      .train = data::open_dataset("fashion-mnist", data::Split::train)});
+///                      .train = data::open_dataset("fashion-mnist", data::Subset::train)});
 ///     trainer.on_epoch([](const EpochReport& epoch) { std::cout << epoch.train_loss << "\n"; });
 ///     trainer.run();
 ///

@@ -104,7 +104,7 @@ int evaluate(const EvaluateCommand& command) {
   check(command);
   if (const int gpus = gpus_of_one_process(command.options.devices); gpus > 1) return relaunch(gpus);
   train::EvaluateOptions options = command.options;
-  options.split = command.split == "train" ? data::Split::train : data::Split::test;
+  options.subset = command.split == "train" ? data::Subset::train : data::Subset::test;
   options.figures.top_k = wants(command, "topk") ? kTopK : 0;
   options.figures.confusion = wants(command, "confusion");
   const comm::Group group = comm::connect();

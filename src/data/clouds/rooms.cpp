@@ -211,7 +211,7 @@ Number number_in(std::string_view word, std::string_view spec, double least, dou
   return value;
 }
 
-DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptions& options) {
+DatasetPointer open_rooms(std::string_view spec, Subset subset, const DatasetOptions& options) {
   require(options.voxel >= 0.005 && options.voxel <= 1, "open_dataset", "voxels of rooms are ", options.voxel,
           " m, expected 0.005 to 1");
   const size_t colon = spec.find(':');
@@ -219,12 +219,12 @@ DatasetPointer open_rooms(std::string_view spec, Split split, const DatasetOptio
   const double metres =
       colon == std::string_view::npos ? kMetres : number_in<double>(spec.substr(colon + 1), spec, 3, 100);
   DatasetInfo info{.name = "rooms",
-                   .size = split == Split::train ? scenes : std::max<int64_t>(1, scenes / 8),
+                   .size = subset == Subset::train ? scenes : std::max<int64_t>(1, scenes / 8),
                    .input_shape = {3},
                    .classes = static_cast<int64_t>(kRoomClasses.size()),
                    .class_names = {kRoomClasses.begin(), kRoomClasses.end()},
                    .voxel = options.voxel};
-  const RandomKey key = RandomKey{options.seed, kRoomStream}.fold(static_cast<uint64_t>(split));
+  const RandomKey key = RandomKey{options.seed, kRoomStream}.fold(static_cast<uint64_t>(subset));
   return std::make_shared<Rooms>(std::move(info), key, metres);
 }
 

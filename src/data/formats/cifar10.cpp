@@ -20,12 +20,12 @@ fs::path folder_of_files(const fs::path& folder) {
   return fs::is_directory(inner, ignored) ? inner : folder;
 }
 
-std::vector<fs::path> files_of(const fs::path& folder, Split split) {
+std::vector<fs::path> files_of(const fs::path& folder, Subset subset) {
   std::vector<fs::path> files;
   const std::vector<std::string> names =
-      split == Split::test ? std::vector<std::string>{"test_batch.bin"}
-                           : std::vector<std::string>{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                                      "data_batch_4.bin", "data_batch_5.bin"};
+      subset == Subset::test ? std::vector<std::string>{"test_batch.bin"}
+                             : std::vector<std::string>{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                                        "data_batch_4.bin", "data_batch_5.bin"};
   for (const std::string& name : names) {
     const fs::path found = find_file(folder, {name, name + ".gz"});
     require(!found.empty(), "open_dataset", folder.string(), " has no ", name,
@@ -54,11 +54,11 @@ void read_records(InputFile& file, std::vector<uint8_t>& images, std::vector<int
   }
 }
 
-DatasetPointer open_cifar10(std::string_view folder, Split split, const DatasetOptions& /*options*/) {
+DatasetPointer open_cifar10(std::string_view folder, Subset subset, const DatasetOptions& /*options*/) {
   require_folder(folder);
   std::vector<uint8_t> images;
   std::vector<int64_t> labels;
-  for (const fs::path& path : files_of(folder_of_files(folder), split)) {
+  for (const fs::path& path : files_of(folder_of_files(folder), subset)) {
     InputFile file(path);
     read_records(file, images, labels);
   }

@@ -22,8 +22,8 @@ constexpr int64_t kIdxClasses = 10;
 constexpr uint32_t kMostImages = 100'000'000, kMostPixels = 1 << 14;
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
-std::vector<std::string> file_names(Split split, const std::string& kind) {
-  const std::string stem = text(split == Split::train ? "train-" : "t10k-", kind);
+std::vector<std::string> file_names(Subset subset, const std::string& kind) {
+  const std::string stem = text(subset == Subset::train ? "train-" : "t10k-", kind);
   const std::string type = kind == "images" ? "idx3-ubyte" : "idx1-ubyte";
   std::vector<std::string> names;
   for (const char* dash : {"-", "."})
@@ -31,8 +31,8 @@ std::vector<std::string> file_names(Split split, const std::string& kind) {
   return names;
 }
 
-fs::path require_file(const fs::path& folder, Split split, const std::string& kind) {
-  const auto names = file_names(split, kind);
+fs::path require_file(const fs::path& folder, Subset subset, const std::string& kind) {
+  const auto names = file_names(subset, kind);
   fs::path found = find_file(folder, names);
   require(!found.empty(), "open_dataset", folder.string(), " has no ", names[0],
           ", expected it there, plain or as .gz");
@@ -86,10 +86,10 @@ std::vector<std::string> names_of(const std::string& name) {
   return {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"};
 }
 
-DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split split) {
+DatasetPointer open_idx(const std::string& name, const fs::path& folder, Subset subset) {
   require_folder(folder);
-  InputFile image_file(require_file(folder, split, "images"));
-  InputFile label_file(require_file(folder, split, "labels"));
+  InputFile image_file(require_file(folder, subset, "images"));
+  InputFile label_file(require_file(folder, subset, "labels"));
   const Images images = read_images(image_file);
   auto labels = read_labels(label_file, images.count);
   DatasetInfo info{.name = name,
@@ -101,8 +101,8 @@ DatasetPointer open_idx(const std::string& name, const fs::path& folder, Split s
 }
 
 bool holds_idx(const fs::path& folder) {
-  return !find_file(folder, file_names(Split::train, "images")).empty() ||
-         !find_file(folder, file_names(Split::test, "images")).empty();
+  return !find_file(folder, file_names(Subset::train, "images")).empty() ||
+         !find_file(folder, file_names(Subset::test, "images")).empty();
 }
 
 /// MNIST and Fashion-MNIST have the same files. Only the folder's name can tell which it is.
@@ -112,15 +112,15 @@ bool is_called_fashion(const fs::path& folder) {
   return name.find("fashion") != std::string::npos;
 }
 
-DatasetPointer open_fashion_mnist(std::string_view folder, Split split, const DatasetOptions& /*options*/) {
-  if (!folder.empty()) return open_idx("fashion-mnist", folder, split);
+DatasetPointer open_fashion_mnist(std::string_view folder, Subset subset, const DatasetOptions& /*options*/) {
+  if (!folder.empty()) return open_idx("fashion-mnist", folder, subset);
   require(holds_idx(kFashionMnistFolder), "open_dataset", "no Fashion-MNIST in ", kFashionMnistFolder,
           "; on Debian and Ubuntu: apt-get install dataset-fashion-mnist; or name a folder: fashion-mnist:FOLDER");
-  return open_idx("fashion-mnist", kFashionMnistFolder, split);
+  return open_idx("fashion-mnist", kFashionMnistFolder, subset);
 }
 
-DatasetPointer open_mnist(std::string_view folder, Split split, const DatasetOptions& /*options*/) {
-  return open_idx("mnist", folder, split);
+DatasetPointer open_mnist(std::string_view folder, Subset subset, const DatasetOptions& /*options*/) {
+  return open_idx("mnist", folder, subset);
 }
 
 }  // namespace

@@ -87,9 +87,9 @@ bool is_image(const fs::path& path) {
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-std::optional<fs::path> split_folder(const fs::path& folder, Split split) {
+std::optional<fs::path> split_folder(const fs::path& folder, Subset subset) {
   const std::vector<const char*> names =
-      split == Split::train ? std::vector{"train"} : std::vector{"test", "val", "valid", "validation"};
+      subset == Subset::train ? std::vector{"train"} : std::vector{"test", "val", "valid", "validation"};
   for (const char* name : names) {
     std::error_code ignored;
     if (fs::is_directory(folder / name, ignored)) return folder / name;
@@ -103,15 +103,15 @@ std::vector<std::string> names_of_folders(const fs::path& folder) {
   return names;
 }
 
-DatasetPointer open_images(std::string_view name, Split split, const DatasetOptions& options) {
+DatasetPointer open_images(std::string_view name, Subset subset, const DatasetOptions& options) {
   const fs::path folder(name);
   require_folder(folder);
   require(options.image_size > 0 && options.cache_bytes >= 0, "open_dataset", "image_size is ", options.image_size,
           " and cache_bytes ", options.cache_bytes, ", expected at least 1 and at least 0");
-  const auto train = split_folder(folder, Split::train);
-  const auto own = split_folder(folder, split);
+  const auto train = split_folder(folder, Subset::train);
+  const auto own = split_folder(folder, subset);
   require(own.has_value() || !train.has_value(), "open_dataset", folder.string(), " has a folder train and none for ",
-          to_string(split), ", expected one named test or val");
+          to_string(subset), ", expected one named test or val");
   const fs::path root = own.value_or(folder);
   // Numbers of classes are those of the training set, whatever the test set lacks.
   DatasetInfo info{.name = name_of(folder),
@@ -140,7 +140,7 @@ DatasetPointer open_images(std::string_view name, Split split, const DatasetOpti
 bool holds_images(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) return false;
-  const fs::path root = split_folder(folder, Split::train).value_or(folder);
+  const fs::path root = split_folder(folder, Subset::train).value_or(folder);
   for (const fs::path& path : sorted_folders(root))
     if (std::ranges::any_of(sorted_files(path), is_image)) return true;
   return false;

@@ -28,8 +28,8 @@ void draw(RandomKey key, int64_t count, const Body& body) {
 
 class Synthetic : public Dataset {
  public:
-  Synthetic(DatasetInfo info, RandomKey key, Split split)
-      : Dataset(std::move(info)), noise_(key.fold(1 + static_cast<uint64_t>(split))) {
+  Synthetic(DatasetInfo info, RandomKey key, Subset subset)
+      : Dataset(std::move(info)), noise_(key.fold(1 + static_cast<uint64_t>(subset))) {
     const int64_t numel = this->info().classes * this->info().input_numel();
     patterns_.resize(numel);
     draw(key.fold(0), numel, [&](int64_t i, float u) { patterns_[i] = 0.25f + 0.5f * u; });
@@ -80,7 +80,7 @@ std::vector<std::string_view> parts_of(std::string_view whole, char separator) {
   }
 }
 
-DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetOptions& options) {
+DatasetPointer open_synthetic(std::string_view spec, Subset subset, const DatasetOptions& options) {
   DatasetInfo info{.name = "synthetic"};
   const auto parts = parts_of(spec, ':');
   bool valid = parts.size() == 3;
@@ -96,7 +96,7 @@ DatasetPointer open_synthetic(std::string_view spec, Split split, const DatasetO
   }
   require(valid, "open_dataset", "got 'synthetic:", spec,
           "', expected synthetic:SHAPE:CLASSES:COUNT such as synthetic:1x28x28:10:60000");
-  return std::make_shared<Synthetic>(std::move(info), RandomKey{options.seed, 0x73796E7468ull}, split);
+  return std::make_shared<Synthetic>(std::move(info), RandomKey{options.seed, 0x73796E7468ull}, subset);
 }
 
 }  // namespace

@@ -24,13 +24,13 @@ std::vector<std::string> class_names_in(const archive::Value& dict) {
   return names;
 }
 
-DatasetPointer open_tensors(const fs::path& file, Split split, const DatasetOptions& /*options*/) {
+DatasetPointer open_tensors(const fs::path& file, Subset subset, const DatasetOptions& /*options*/) {
   const archive::Value whole = archive::read_tensor_file(file.string());
   require(std::holds_alternative<archive::Value::Dict>(whole.held), "open_dataset", file.string(), " holds ",
           whole.kind(), ", expected a dict with 'inputs' and 'targets'");
-  const archive::Value* own = whole.find(to_string(split));
+  const archive::Value* own = whole.find(to_string(subset));
   const bool has_splits = whole.find("train") != nullptr || whole.find("test") != nullptr;
-  require(!has_splits || own != nullptr, "open_dataset", file.string(), " has no '", to_string(split), "'");
+  require(!has_splits || own != nullptr, "open_dataset", file.string(), " has no '", to_string(subset), "'");
   const archive::Value& dict = has_splits ? *own : whole;
   const at::Tensor inputs = tensor_at(file, dict, "inputs"), targets = tensor_at(file, dict, "targets");
   try {

@@ -21,10 +21,10 @@ bool all_know_their_epoch(std::span<const run::RunData> runs) {
 
 using Measure = std::optional<double> run::Metrics::*;
 
-Series series_of(const run::RunData& run, run::Split split, Measure measure, bool by_epoch) {
+Series series_of(const run::RunData& run, data::Subset subset, Measure measure, bool by_epoch) {
   Series series;
   for (const auto& line : run.metrics) {
-    if (line.split != split || !(line.*measure)) continue;
+    if (line.subset != subset || !(line.*measure)) continue;
     if (!by_epoch && !line.step) continue;
     series.x.push_back(by_epoch ? *line.epoch : static_cast<double>(*line.step));
     series.y.push_back(*(line.*measure));
@@ -33,21 +33,21 @@ Series series_of(const run::RunData& run, run::Split split, Measure measure, boo
 }
 
 // Whether there is something to say about train and test: else a run's name alone will do.
-Figure figure_of(const char* title, std::span<const run::RunData> runs, std::initializer_list<run::Split> splits,
+Figure figure_of(const char* title, std::span<const run::RunData> runs, std::initializer_list<data::Subset> splits,
                  Measure measure) {
   const bool by_epoch = all_know_their_epoch(runs);
   Figure figure{title, {.label = by_epoch ? "epoch" : "step"}};
   for (size_t r = 0; r < runs.size(); ++r)
-    for (const run::Split split : splits) {
-      Series series = series_of(runs[r], split, measure, by_epoch);
+    for (const data::Subset subset : splits) {
+      Series series = series_of(runs[r], subset, measure, by_epoch);
       if (series.x.empty()) continue;
       const bool alone = runs.size() == 1;
-      series.name = alone                ? to_string(split)
+      series.name = alone                ? to_string(subset)
                     : splits.size() == 1 ? runs[r].name
-                                         : text(runs[r].name, ", ", to_string(split));
-      series.color = alone ? static_cast<int>(split) : static_cast<int>(r);
+                                         : text(runs[r].name, ", ", to_string(subset));
+      series.color = alone ? static_cast<int>(subset) : static_cast<int>(r);
       series.group = alone ? -1 : static_cast<int>(r);
-      series.dashed = !alone && splits.size() > 1 && split == run::Split::train;
+      series.dashed = !alone && splits.size() > 1 && subset == data::Subset::train;
       figure.series.push_back(std::move(series));
     }
   return figure;
@@ -56,28 +56,28 @@ Figure figure_of(const char* title, std::span<const run::RunData> runs, std::ini
 }  // namespace
 
 Figure loss_figure(std::span<const run::RunData> runs) {
-  return figure_of("Loss", runs, {run::Split::train, run::Split::test}, &run::Metrics::loss);
+  return figure_of("Loss", runs, {data::Subset::train, data::Subset::test}, &run::Metrics::loss);
 }
 
 Figure accuracy_figure(std::span<const run::RunData> runs) {
-  return figure_of("Accuracy", runs, {run::Split::train, run::Split::test}, &run::Metrics::accuracy);
+  return figure_of("Accuracy", runs, {data::Subset::train, data::Subset::test}, &run::Metrics::accuracy);
 }
 
 Figure learning_rate_figure(std::span<const run::RunData> runs) {
-  Figure figure = figure_of("Learning rate", runs, {run::Split::train}, &run::Metrics::lr);
+  Figure figure = figure_of("Learning rate", runs, {data::Subset::train}, &run::Metrics::lr);
   figure.y.low = 0;
   return figure;
 }
 
 Figure throughput_figure(std::span<const run::RunData> runs) {
-  Figure figure = figure_of("Throughput", runs, {run::Split::train}, &run::Metrics::examples_per_second);
+  Figure figure = figure_of("Throughput", runs, {data::Subset::train}, &run::Metrics::examples_per_second);
   figure.y.label = run::pace_units(runs);
   figure.y.low = 0;
   return figure;
 }
 
 Figure gradient_norm_figure(std::span<const run::RunData> runs) {
-  return figure_of("Gradient norm", runs, {run::Split::train}, &run::Metrics::gradient_norm);
+  return figure_of("Gradient norm", runs, {data::Subset::train}, &run::Metrics::gradient_norm);
 }
 
 Figure phases_figure(const run::RunData& run) {
@@ -89,7 +89,7 @@ Figure phases_figure(const run::RunData& run) {
   // A stack with hundreds of columns is noise: as many lines as make a column are taken together.
   std::vector<const run::Metrics*> lines;
   for (const auto& line : run.metrics)
-    if (line.split == run::Split::train && line.phases && (by_epoch || line.step)) lines.push_back(&line);
+    if (line.subset == data::Subset::train && line.phases && (by_epoch || line.step)) lines.push_back(&line);
   const size_t columns = std::min<size_t>(lines.size(), 60);
   for (size_t c = 0; c < columns; ++c) {
     const size_t begin = lines.size() * c / columns, end = lines.size() * (c + 1) / columns;

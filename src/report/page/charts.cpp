@@ -64,7 +64,7 @@ std::string grid(const std::string& charts) {
 std::optional<run::Phases> mean_phases(const run::RunData& run) {
   std::vector<const run::Phases*> all;
   for (const auto& line : run.metrics)
-    if (line.split == run::Split::train && line.phases) all.push_back(&*line.phases);
+    if (line.subset == data::Subset::train && line.phases) all.push_back(&*line.phases);
   if (all.empty()) return std::nullopt;
   if (all.size() > 1) all.erase(all.begin());
   run::Phases mean;

@@ -59,13 +59,13 @@ std::vector<Row> figures_of(const run::RunData& run, const std::string& units) {
   if (run.summary && run.summary->seconds > 0) seconds = run.summary->seconds;
   pace = run.summary && run.summary->examples_per_second
              ? run.summary->examples_per_second
-             : final_figure(run, run::Split::train, &run::Metrics::examples_per_second);
+             : final_figure(run, data::Subset::train, &run::Metrics::examples_per_second);
   const std::string own_unit = run::pace_units({&run, 1});
-  return {{"test accuracy", shown(final_figure(run, run::Split::test, &run::Metrics::accuracy))},
-          {"test mIoU", shown(final_figure(run, run::Split::test, &run::Metrics::mean_iou))},
-          {"test loss", shown(final_figure(run, run::Split::test, &run::Metrics::loss))},
-          {"train accuracy", shown(final_figure(run, run::Split::train, &run::Metrics::accuracy))},
-          {"train loss", shown(final_figure(run, run::Split::train, &run::Metrics::loss))},
+  return {{"test accuracy", shown(final_figure(run, data::Subset::test, &run::Metrics::accuracy))},
+          {"test mIoU", shown(final_figure(run, data::Subset::test, &run::Metrics::mean_iou))},
+          {"test loss", shown(final_figure(run, data::Subset::test, &run::Metrics::loss))},
+          {"train accuracy", shown(final_figure(run, data::Subset::train, &run::Metrics::accuracy))},
+          {"train loss", shown(final_figure(run, data::Subset::train, &run::Metrics::loss))},
           {"time", seconds ? duration(*seconds) : ""},
           {units, pace ? short_number(*pace) + (own_unit == units ? "" : " " + own_unit) : ""},
           {"epochs", run.summary && run.summary->epochs > 0 ? compact(run.summary->epochs, 4) : ""},
@@ -159,11 +159,11 @@ std::string list_of(const NamesByHash& names_by_hash) {
 
 }  // namespace
 
-std::optional<double> final_figure(const run::RunData& run, run::Split split,
+std::optional<double> final_figure(const run::RunData& run, data::Subset subset,
                                    std::optional<double> run::Metrics::*measure) {
   if (run.summary) {
     const run::Summary& summary = *run.summary;
-    const bool train = split == run::Split::train;
+    const bool train = subset == data::Subset::train;
     std::optional<double> value;
     if (measure == &run::Metrics::loss) value = train ? summary.train_loss : summary.test_loss;
     if (measure == &run::Metrics::accuracy) value = train ? summary.train_accuracy : summary.test_accuracy;
@@ -171,7 +171,7 @@ std::optional<double> final_figure(const run::RunData& run, run::Split split,
     if (value) return value;
   }
   for (auto line = run.metrics.rbegin(); line != run.metrics.rend(); ++line)
-    if (line->split == split && (*line).*measure) return (*line).*measure;
+    if (line->subset == subset && (*line).*measure) return (*line).*measure;
   return std::nullopt;
 }
 

@@ -17,7 +17,7 @@ namespace lockstep::report {
 extern const std::string_view page_css, page_js, scenes_js;
 
 /// A figure of the last line that has it, where the summary has none.
-std::optional<double> final_figure(const run::RunData& run, run::Split split,
+std::optional<double> final_figure(const run::RunData& run, data::Subset subset,
                                    std::optional<double> run::Metrics::*measure);
 
 std::string headline(const run::RunData& run);

@@ -84,7 +84,7 @@ std::string matrix(const run::Confusion& confusion, double worst) {
 /// Of each class the share of it that is found, or, of a segmentation, the intersection over the union.
 std::string class_table(const run::RunData& run, const run::Confusion& confusion) {
   const auto segments = [](const run::Metrics& line) {
-    return line.split == run::Split::test && !line.class_iou.empty();
+    return line.subset == data::Subset::test && !line.class_iou.empty();
   };
   const auto last = std::find_if(run.metrics.rbegin(), run.metrics.rend(), segments);
   const bool by_union = last != run.metrics.rend() && last->class_iou.size() == confusion.classes.size();

@@ -114,16 +114,16 @@ void EventWriter::write(std::string_view event) {
 
 void EventWriter::metrics(const run::Metrics& line) {
   Message summary;
-  const std::string split = std::string("/") + to_string(line.split);
+  const std::string subset = std::string("/") + to_string(line.subset);
   const auto add = [&](const std::string& tag, const std::optional<double>& value) {
     if (value) summary.message(1, scalar_of(tag, *value));
   };
-  add("loss" + split, line.loss);
-  add("accuracy" + split, line.accuracy);
-  add("mean IoU" + split, line.mean_iou);
-  add("epoch" + split, line.epoch);
+  add("loss" + subset, line.loss);
+  add("accuracy" + subset, line.accuracy);
+  add("mean IoU" + subset, line.mean_iou);
+  add("epoch" + subset, line.epoch);
   add("lr", line.lr);
-  add(pace_tag_ + split, line.examples_per_second);
+  add(pace_tag_ + subset, line.examples_per_second);
   add("gradient_norm", line.gradient_norm);
   for (const auto& [name, member] : run::phase_members)
     if (line.phases) add(std::string("seconds/") + name, *line.phases.*member);

@@ -178,11 +178,11 @@ double Recorder::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
-run::Metrics Recorder::metrics_of(run::Split split, const run::TrainingCursor& cursor, double epochs) const {
+run::Metrics Recorder::metrics_of(data::Subset subset, const run::TrainingCursor& cursor, double epochs) const {
   run::Metrics metrics;
   metrics.step = cursor.step;
   metrics.epoch = epochs;
-  metrics.split = split;
+  metrics.subset = subset;
   metrics.seconds = seconds();
   metrics.replicas = static_cast<int>(plan_.config.replicas);
   metrics.devices = static_cast<int>(plan_.devices);
@@ -199,7 +199,7 @@ void Recorder::write(const run::Metrics& metrics) {
 }
 
 bool Recorder::holds_test_of(int64_t step) const {
-  return files_ != nullptr && !files_->all.empty() && files_->all.back().split == run::Split::test &&
+  return files_ != nullptr && !files_->all.empty() && files_->all.back().subset == data::Subset::test &&
          files_->all.back().step == step;
 }
 
@@ -222,7 +222,7 @@ bool Recorder::step(const StepReport& report, const Sums& line) {
                     .accuracy = line.right / line.examples});
   const bool ended = report.cursor.batch == 0 || report.cursor.step == plan_.updates;
   if (report.cursor.step % log_every_ != 0 && !ended) return false;
-  auto metrics = metrics_of(run::Split::train, report.cursor, report.epochs);
+  auto metrics = metrics_of(data::Subset::train, report.cursor, report.epochs);
   metrics.loss = line.loss / line.examples;
   metrics.accuracy = line.right / line.examples;
   metrics.lr = report.lr;
@@ -243,7 +243,7 @@ void Recorder::epoch(const EpochReport& report) {
     summary_.train_accuracy = report.train_accuracy;
   }
   if (report.test) {
-    auto metrics = metrics_of(run::Split::test, report.cursor, plan_.epochs(report.cursor));
+    auto metrics = metrics_of(data::Subset::test, report.cursor, plan_.epochs(report.cursor));
     metrics.loss = summary_.test_loss = report.test->loss;
     metrics.accuracy = summary_.test_accuracy = report.test->accuracy;
     metrics.mean_iou = summary_.test_mean_iou = report.test->mean_iou;

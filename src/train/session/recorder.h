@@ -47,7 +47,7 @@ class Recorder {
 
  private:
   struct Files;
-  run::Metrics metrics_of(run::Split split, const run::TrainingCursor& cursor, double epochs) const;
+  run::Metrics metrics_of(data::Subset subset, const run::TrainingCursor& cursor, double epochs) const;
   void go_on(const run::Checkpoint& start);
   void write(const run::Metrics& metrics);
   bool holds_test_of(int64_t step) const;

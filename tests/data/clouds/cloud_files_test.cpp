@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::shared_ptr<const CloudDataset> scenes_in(const std::string& spec, Split split = Split::train) {
-  return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, split));
+std::shared_ptr<const CloudDataset> scenes_in(const std::string& spec, Subset subset = Subset::train) {
+  return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, subset));
 }
 
 TEST(CloudFiles, HaveTheFeaturesOfTheDataSet) {
@@ -39,7 +39,7 @@ TEST(CloudFiles, AreScansThatNobodyHasLabelledAfterSemanticKitti) {
   const auto train = scenes_in("kitti:" + folder.path().string());
   const std::string scan = (folder / "sequences/08/velodyne/000000.bin").string();
   const Cloud cloud = read_cloud_file(scan, train->info());
-  EXPECT_EQ(cloud.points, scenes_in("kitti:" + folder.path().string(), Split::test)->read_cloud(0).points);
+  EXPECT_EQ(cloud.points, scenes_in("kitti:" + folder.path().string(), Subset::test)->read_cloud(0).points);
   EXPECT_TRUE(cloud.labels.empty());
   EXPECT_THAT(
       [&] { read_cloud_file("scene.ply", train->info()); },
@@ -72,7 +72,7 @@ TEST(CloudFiles, BecomeThingsAsModelNetHasThem) {
 TEST(CloudFiles, OfLabelsAreReadBackAsTheClassesTheyWereMadeOf) {
   const TemporaryFolder folder;
   published::kitti(folder / "kitti");
-  const auto scans = scenes_in("kitti:" + (folder / "kitti").string(), Split::test);
+  const auto scans = scenes_in("kitti:" + (folder / "kitti").string(), Subset::test);
   std::vector<int64_t> classes(scans->info().classes);
   std::iota(classes.begin(), classes.end(), 0);
   const fs::path sequence = folder / "kitti/sequences/08";

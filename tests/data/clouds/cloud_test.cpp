@@ -85,7 +85,7 @@ TEST(Voxelise, SaysWhatIsWrongWithACloud) {
 }
 
 std::shared_ptr<const CloudDataset> rooms(const std::string& spec = "rooms:12", uint64_t seed = 3) {
-  return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, Split::train, {.seed = seed, .voxel = 0.2}));
+  return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, Subset::train, {.seed = seed, .voxel = 0.2}));
 }
 
 TEST(Rooms, HaveEveryClassAndLieOnSurfaces) {
@@ -115,7 +115,7 @@ TEST(Rooms, AreKeyedBySeedSplitAndNumber) {
   EXPECT_EQ(one->read_cloud(5).points, rooms("rooms:100")->read_cloud(5).points);
   EXPECT_NE(one->read_cloud(5).points, one->read_cloud(6).points);
   EXPECT_NE(one->read_cloud(5).points, other->read_cloud(5).points);
-  const auto test = open_dataset("rooms:12", Split::test, {.seed = 3, .voxel = 0.2});
+  const auto test = open_dataset("rooms:12", Subset::test, {.seed = 3, .voxel = 0.2});
   EXPECT_EQ(test->size(), 1);
   EXPECT_NE(one->read_cloud(0).points, dynamic_cast<const CloudDataset&>(*test).read_cloud(0).points);
 }

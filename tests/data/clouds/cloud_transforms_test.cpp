@@ -231,7 +231,7 @@ TEST(CloudTransforms, AreNotThoseOfImages) {
               ThrowsMessage<Error>(HasSubstr("'crop:4' is for images, expected of clouds turn")));
   EXPECT_THAT([] { Transforms::parse("scale"); }, ThrowsMessage<Error>(HasSubstr("scale:PART")));
   EXPECT_THAT([] { Transforms::parse("elastic:0:1"); }, ThrowsMessage<Error>(HasSubstr("expected them above 0")));
-  const auto images = open_dataset("synthetic:1x8x8:4:20", Split::train);
+  const auto images = open_dataset("synthetic:1x8x8:4:20", Subset::train);
   EXPECT_THAT([&] { Loader(images, Order::sequential(20), {.batch = 4, .transforms = Transforms::parse("turn")}); },
               ThrowsMessage<Error>(HasSubstr("is for clouds")));
 }

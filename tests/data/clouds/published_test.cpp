@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::shared_ptr<const CloudDataset> open(const std::string& spec, Split split = Split::train) {
-  return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, split, {.seed = 3, .voxel = 0.1}));
+std::shared_ptr<const CloudDataset> open(const std::string& spec, Subset subset = Subset::train) {
+  return std::dynamic_pointer_cast<const CloudDataset>(open_dataset(spec, subset, {.seed = 3, .voxel = 0.1}));
 }
 
 /// That opening and reading all of it gives this message.
-void expect_error(const std::string& spec, const std::string& message, Split split = Split::train) {
+void expect_error(const std::string& spec, const std::string& message, Subset subset = Subset::train) {
   EXPECT_THAT(error_of([&] {
-                const auto scenes = open(spec, split);
+                const auto scenes = open(spec, subset);
                 for (int64_t id = 0; id < scenes->size(); ++id) scenes->read_cloud(id);
               }),
               HasSubstr(message));
@@ -37,7 +37,7 @@ TEST(ScanNet, HasTheTwentyClassesOfTheBenchmark) {
   const TemporaryFolder folder;
   published::scannet(folder / "");
   const auto train = open("scannet:" + folder.path().string()),
-             test = open("scannet:" + folder.path().string(), Split::test);
+             test = open("scannet:" + folder.path().string(), Subset::test);
   EXPECT_EQ(train->info().classes, 20);
   EXPECT_EQ(train->info().class_names[19], "other furniture");
   ASSERT_EQ(train->size(), 3);
@@ -91,7 +91,7 @@ TEST(S3dis, ReadsTheObjectsOfARoom) {
   const TemporaryFolder folder;
   published::s3dis(folder / "");
   const auto train = open("s3dis:" + folder.path().string()),
-             test = open("s3dis:" + folder.path().string(), Split::test);
+             test = open("s3dis:" + folder.path().string(), Subset::test);
   ASSERT_EQ(train->size(), 2);
   ASSERT_EQ(test->size(), 1);
   EXPECT_EQ(train->info().classes, 13);
@@ -106,11 +106,11 @@ TEST(S3dis, ReadsTheObjectsOfARoom) {
 TEST(S3dis, ValidatesOnAnyArea) {
   const TemporaryFolder folder;
   published::s3dis(folder / "");
-  EXPECT_EQ(open("s3dis:" + folder.path().string() + ":1", Split::test)->read_cloud(0).size(), 4);
+  EXPECT_EQ(open("s3dis:" + folder.path().string() + ":1", Subset::test)->read_cloud(0).size(), 4);
   EXPECT_EQ(open("s3dis:" + folder.path().string() + ":1")->size(), 2);
   expect_error("s3dis:" + folder.path().string() + ":7",
                "the area for validation is 7, expected s3dis:FOLDER:AREA with 1");
-  expect_error("s3dis:" + folder.path().string() + ":4", "has no rooms for test, expected Area_4", Split::test);
+  expect_error("s3dis:" + folder.path().string() + ":4", "has no rooms for test, expected Area_4", Subset::test);
 }
 
 TEST(S3dis, MendsTheBytesThatHaveLostABit) {
@@ -149,7 +149,7 @@ TEST(SemanticKitti, MapsLabelsToTheNineteenClasses) {
   const TemporaryFolder folder;
   published::kitti(folder / "");
   const auto train = open("kitti:" + folder.path().string()),
-             test = open("kitti:" + folder.path().string(), Split::test);
+             test = open("kitti:" + folder.path().string(), Subset::test);
   EXPECT_EQ(train->info().classes, 19);
   EXPECT_EQ(train->info().input_shape, std::vector<int64_t>{1});
   ASSERT_EQ(train->size(), 2);
@@ -181,7 +181,7 @@ TEST(SemanticKitti, SaysWhereAScanIsWrong) {
   fs::remove(labels);
   expect_error(spec, "000001.label is not there, expected the labels of a scan");
   fs::remove_all(folder / "sequences/08");
-  expect_error(spec, "has no scans for test, expected 08", Split::test);
+  expect_error(spec, "has no scans for test, expected 08", Subset::test);
   fs::remove_all(folder / "sequences");
   expect_error(spec, "sequences is not there, expected a folder");
 }
@@ -190,7 +190,7 @@ TEST(NuScenes, FindsScansAndScenesInItsTables) {
   const TemporaryFolder folder;
   published::nuscenes(folder / "");
   const auto train = open("nuscenes:" + folder.path().string()),
-             test = open("nuscenes:" + folder.path().string(), Split::test);
+             test = open("nuscenes:" + folder.path().string(), Subset::test);
   EXPECT_EQ(train->info().classes, 16);
   ASSERT_EQ(train->size(), 1);
   ASSERT_EQ(test->size(), 1);
@@ -299,7 +299,7 @@ TEST(ModelNet, SaysWhereAMeshIsWrong) {
   broken("OFF\n4 1 0\n0 0 0\n4 0 x\n0 0 0\n0 0 0\n", ", offset 20: 'x' is no number");
   expect_error(spec + ":0", "there are 0 points a mesh, expected modelnet40:FOLDER:POINTS");
   fs::remove_all(folder / "plate/test");
-  expect_error(spec, "test is not there, expected a folder", Split::test);
+  expect_error(spec, "test is not there, expected a folder", Subset::test);
 }
 
 TEST(ModelNet, GivesATargetForEachCloudThatHasPoints) {

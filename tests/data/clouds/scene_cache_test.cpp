@@ -36,7 +36,7 @@ class Counted : public CloudDataset {
  private:
   static std::shared_ptr<const CloudDataset> rooms() {
     return std::dynamic_pointer_cast<const CloudDataset>(
-        open_dataset("rooms:6:3", Split::train, {.seed = 3, .voxel = 0.3}));
+        open_dataset("rooms:6:3", Subset::train, {.seed = 3, .voxel = 0.3}));
   }
   std::shared_ptr<const CloudDataset> rooms_;
 };
@@ -80,7 +80,7 @@ TEST(SceneCache, KeepsOneSceneForEachSourceAndSize) {
   published::kitti(data / "");
   const auto read = [&](double voxel) {
     const auto scenes = std::dynamic_pointer_cast<const CloudDataset>(
-        open_dataset("kitti:" + data.path().string(), Split::train, {.voxel = voxel}));
+        open_dataset("kitti:" + data.path().string(), Subset::train, {.voxel = voxel}));
     Loader loader(scenes, Order::sequential(2), {.batch = 2, .workers = 0, .cache = folder.path().string()});
     return loader.next();
   };
@@ -100,7 +100,7 @@ TEST(SceneCache, TellsSidesApartThatDifferInTheSeventhDigit) {
   const TemporaryFolder folder;
   const auto read = [&](double voxel, const std::string& cache) {
     const auto rooms =
-        std::dynamic_pointer_cast<const CloudDataset>(open_dataset("rooms:1:3", Split::train, {.voxel = voxel}));
+        std::dynamic_pointer_cast<const CloudDataset>(open_dataset("rooms:1:3", Subset::train, {.voxel = voxel}));
     return Loader(rooms, Order::sequential(1), {.batch = 1, .workers = 0, .cache = cache}).next();
   };
   for (const double voxel : {0.1, 0.1000004}) {
@@ -202,7 +202,7 @@ TEST(SceneCache, WarnsOnceWhereItCannotWriteAndTrainsOn) {
 }
 
 TEST(SceneCache, IsForClouds) {
-  const auto images = open_dataset("synthetic:1x8x8:4:20", Split::train);
+  const auto images = open_dataset("synthetic:1x8x8:4:20", Subset::train);
   EXPECT_THAT(error_of([&] { Loader(images, Order::sequential(20), {.batch = 4, .cache = "/tmp"}); }),
               HasSubstr("the cache is for clouds"));
 }

@@ -66,7 +66,7 @@ TEST(Idx, PlainAndGzipFilesReadAsMultiplesOfOneOver255) {
     const TemporaryFolder own;
     own.write("train-images-idx3-ubyte" + ending, packed ? gzip(folder, images) : images);
     own.write("train-labels-idx1-ubyte" + ending, packed ? gzip(folder, labels) : labels);
-    const auto dataset = open_dataset("mnist:" + own.path().string(), Split::train);
+    const auto dataset = open_dataset("mnist:" + own.path().string(), Subset::train);
     EXPECT_EQ(dataset->info().name, "mnist");
     EXPECT_EQ(dataset->size(), 12);
     EXPECT_THAT(dataset->info().input_shape, ElementsAre(1, 3, 5));
@@ -76,7 +76,7 @@ TEST(Idx, PlainAndGzipFilesReadAsMultiplesOfOneOver255) {
     for (int row = 0; row < 3; ++row)
       for (int i = 0; i < 15; ++i)
         EXPECT_EQ(got.inputs[row * 15 + i], static_cast<float>(images[16 + (row == 1 ? 0 : 11) * 15 + i]) / 255.0f);
-    EXPECT_EQ(open_dataset(own.path().string(), Split::train)->size(), 12) << "recognised by what it holds";
+    EXPECT_EQ(open_dataset(own.path().string(), Subset::train)->size(), 12) << "recognised by what it holds";
   }
 }
 
@@ -100,7 +100,7 @@ TEST(Idx, EveryTruncationOfLabelsIsAnError) {
   folder.write("t10k-images-idx3-ubyte", idx_images(3, 2, 4));
   for (size_t size = 0; size < labels.size(); ++size) {
     folder.write("t10k-labels-idx1-ubyte", first(labels, size));
-    EXPECT_THAT(open_error("mnist:" + folder.path().string(), Split::test),
+    EXPECT_THAT(open_error("mnist:" + folder.path().string(), Subset::test),
                 HasSubstr("t10k-labels-idx1-ubyte, offset"));
   }
 }
@@ -169,7 +169,7 @@ TEST(Idx, MissingFilesAreNamed) {
 TEST(FashionMnist, TheDebianPackageHas60000And10000ImagesOfTenClasses) {
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
     GTEST_SKIP() << "the package dataset-fashion-mnist is not installed";
-  const auto train = open_dataset("fashion-mnist", Split::train), test = open_dataset("fashion-mnist", Split::test);
+  const auto train = open_dataset("fashion-mnist", Subset::train), test = open_dataset("fashion-mnist", Subset::test);
   EXPECT_EQ(train->size(), 60000);
   EXPECT_EQ(test->size(), 10000);
   EXPECT_EQ(train->info().class_names[9], "ankle boot");
@@ -178,7 +178,7 @@ TEST(FashionMnist, TheDebianPackageHas60000And10000ImagesOfTenClasses) {
   EXPECT_THAT(counts, testing::Each(6000));
   EXPECT_NEAR(train->normalization().mean[0], 0.2860, 5e-5);  // as torchvision's users write it
   EXPECT_NEAR(train->normalization().deviation[0], 0.3530, 5e-5);
-  EXPECT_EQ(open_dataset("/usr/share/datasets/fashion-mnist", Split::test)->info().name, "fashion-mnist");
+  EXPECT_EQ(open_dataset("/usr/share/datasets/fashion-mnist", Subset::test)->info().name, "fashion-mnist");
 }
 
 Bytes cifar_records(size_t count, uint8_t salt) {
@@ -198,14 +198,14 @@ void write_cifar(const TemporaryFolder& folder) {
 TEST(Cifar10, RecordsOfFiveFilesFollowEachOther) {
   const TemporaryFolder folder;
   write_cifar(folder);
-  const auto train = open_dataset("cifar10:" + folder.path().string(), Split::train);
+  const auto train = open_dataset("cifar10:" + folder.path().string(), Subset::train);
   EXPECT_EQ(train->size(), 15);
   EXPECT_THAT(train->info().input_shape, ElementsAre(3, 32, 32));
   const Read got = read(*train, {4});
   const Bytes record = cifar_records(3, 2);
   EXPECT_EQ(got.targets[0], 3);
   for (int i = 0; i < 3072; ++i) ASSERT_EQ(got.inputs[i], static_cast<float>(record[3073 + 1 + i]) / 255.0f) << i;
-  EXPECT_EQ(open_dataset(folder.path().string(), Split::test)->size(), 2) << "recognised by what it holds";
+  EXPECT_EQ(open_dataset(folder.path().string(), Subset::test)->size(), 2) << "recognised by what it holds";
 }
 
 TEST(Cifar10, TruncatedMislabelledEmptyAndMissingFilesAreErrors) {
@@ -231,7 +231,7 @@ TEST(Cifar10, TruncatedMislabelledEmptyAndMissingFilesAreErrors) {
 TEST(Dataset, EveryLayoutAndCpuLevelReadsTheSameValues) {
   const TemporaryFolder folder;
   write_cifar(folder);
-  const auto dataset = open_dataset("cifar10:" + folder.path().string(), Split::train);
+  const auto dataset = open_dataset("cifar10:" + folder.path().string(), Subset::train);
   const std::vector<float> scale{2.0f, 3.0f, 0.7f}, shift{-0.1f, 0.2f, 0.3f};
   const std::vector<int64_t> ids{7, 0, 14, 3};
   const Read raw = read(*dataset, ids);
@@ -253,7 +253,7 @@ TEST(Dataset, EveryLayoutAndCpuLevelReadsTheSameValues) {
 TEST(Dataset, NormalizationIsMeanAndDeviationOfEachChannel) {
   const TemporaryFolder folder;
   write_cifar(folder);
-  const auto bytes = open_dataset("cifar10:" + folder.path().string(), Split::train);
+  const auto bytes = open_dataset("cifar10:" + folder.path().string(), Subset::train);
   const Read all = read(*bytes, all_of(*bytes));
   const at::Tensor values = at::empty({15, 3, 32, 32});
   std::ranges::copy(all.inputs, values.mutable_data_ptr<float>());
@@ -270,13 +270,13 @@ TEST(Dataset, NormalizationIsMeanAndDeviationOfEachChannel) {
 }
 
 TEST(Dataset, AnIdOutOfRangeIsAnError) {
-  const auto dataset = open_dataset("synthetic:1x2x2:2:5", Split::train);
+  const auto dataset = open_dataset("synthetic:1x2x2:2:5", Subset::train);
   EXPECT_THAT(error_of([&] { read(*dataset, {0, 5}); }), HasSubstr("example 5 of synthetic, expected one in [0, 5)"));
   EXPECT_NE(error_of([&] { read(*dataset, {-1}); }), "no error");
 }
 
 TEST(Dataset, TheFirstExamplesOfAnotherAreItsOwn) {
-  const auto whole = open_dataset("synthetic:2x3x3:4:20", Split::train);
+  const auto whole = open_dataset("synthetic:2x3x3:4:20", Subset::train);
   const auto some = first_of(whole, 6);
   EXPECT_EQ(some->size(), 6);
   EXPECT_EQ(read(*some, {5, 1}).inputs, read(*whole, {5, 1}).inputs);
@@ -286,10 +286,10 @@ TEST(Dataset, TheFirstExamplesOfAnotherAreItsOwn) {
 }
 
 TEST(Synthetic, IsAFunctionOfSeedSplitAndIdAndItsClassesCanBeTold) {
-  const auto train = open_dataset("synthetic:3x4x4:5:200", Split::train);
-  const auto again = open_dataset("synthetic:3x4x4:5:200", Split::train);
-  const auto test = open_dataset("synthetic:3x4x4:5:200", Split::test);
-  const auto other = open_dataset("synthetic:3x4x4:5:200", Split::train, {.seed = 1});
+  const auto train = open_dataset("synthetic:3x4x4:5:200", Subset::train);
+  const auto again = open_dataset("synthetic:3x4x4:5:200", Subset::train);
+  const auto test = open_dataset("synthetic:3x4x4:5:200", Subset::test);
+  const auto other = open_dataset("synthetic:3x4x4:5:200", Subset::train, {.seed = 1});
   EXPECT_THAT(train->info().input_shape, ElementsAre(3, 4, 4));
   const Read all = read(*train, all_of(*train));
   EXPECT_EQ(all.inputs, read(*again, all_of(*again)).inputs);

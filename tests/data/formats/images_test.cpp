@@ -71,19 +71,19 @@ class ImageFolder : public testing::Test {
 
 TEST_F(ImageFolder, IsSortedByNameAndClassesAreThoseOfTheTrainingSet) {
   for (const std::string& spec : {"images:" + folder_.path().string(), folder_.path().string()}) {
-    const auto train = open_dataset(spec, Split::train, {.image_size = 8});
+    const auto train = open_dataset(spec, Subset::train, {.image_size = 8});
     EXPECT_THAT(train->info().class_names, ElementsAre("cat", "dog"));
     EXPECT_THAT(train->info().input_shape, ElementsAre(3, 8, 8));
     EXPECT_THAT(train->targets(), ElementsAre(0, 0, 1));
-    const auto test = open_dataset(spec, Split::test, {.image_size = 8});
+    const auto test = open_dataset(spec, Subset::test, {.image_size = 8});
     EXPECT_THAT(test->targets(), ElementsAre(1));
   }
 }
 
 TEST_F(ImageFolder, HasTheSameBytesWithAndWithoutACache) {
-  const auto kept = open_dataset("images:" + folder_.path().string(), Split::train, {.image_size = 8});
+  const auto kept = open_dataset("images:" + folder_.path().string(), Subset::train, {.image_size = 8});
   const auto read_anew =
-      open_dataset("images:" + folder_.path().string(), Split::train, {.image_size = 8, .cache_bytes = 0});
+      open_dataset("images:" + folder_.path().string(), Subset::train, {.image_size = 8, .cache_bytes = 0});
   std::vector<float> a(2 * 192), b(2 * 192);
   std::vector<int64_t> targets(2);
   const std::vector<int64_t> ids{2, 0};
@@ -100,7 +100,7 @@ TEST_F(ImageFolder, HasTheSameBytesWithAndWithoutACache) {
 
 TEST_F(ImageFolder, ABrokenFileIsNamedWhenItIsRead) {
   folder_.write("train/cat/b.png", first(pictures::png_of(pictures::picture(10, 12)), 50));
-  const auto dataset = open_dataset("images:" + folder_.path().string(), Split::train, {.image_size = 8});
+  const auto dataset = open_dataset("images:" + folder_.path().string(), Subset::train, {.image_size = 8});
   std::vector<float> input(192);
   int64_t target = 0;
   const std::vector<int64_t> ids{1};
@@ -109,12 +109,12 @@ TEST_F(ImageFolder, ABrokenFileIsNamedWhenItIsRead) {
 
 TEST_F(ImageFolder, MissingAndUnknownFoldersAreErrors) {
   folder_.write("val/bird/e.png", pictures::png_of(pictures::picture(9, 9)));
-  EXPECT_THAT(error_of([&] { open_dataset("images:" + folder_.path().string(), Split::test); }),
+  EXPECT_THAT(error_of([&] { open_dataset("images:" + folder_.path().string(), Subset::test); }),
               HasSubstr("val/bird is no class of"));
   std::filesystem::remove_all(folder_ / "val");
-  EXPECT_THAT(error_of([&] { open_dataset("images:" + folder_.path().string(), Split::test); }),
+  EXPECT_THAT(error_of([&] { open_dataset("images:" + folder_.path().string(), Subset::test); }),
               HasSubstr("has a folder train and none for test"));
-  EXPECT_EQ(open_dataset("images:" + (folder_ / "train").string(), Split::test, {.image_size = 4})->size(), 3);
+  EXPECT_EQ(open_dataset("images:" + (folder_ / "train").string(), Subset::test, {.image_size = 4})->size(), 3);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ inline Read read(const Dataset& dataset, const std::vector<int64_t>& ids, Layout
   return read;
 }
 
-inline std::string open_error(const std::string& spec, Split split = Split::train) {
-  return error_of([&] { open_dataset(spec, split); });
+inline std::string open_error(const std::string& spec, Subset subset = Subset::train) {
+  return error_of([&] { open_dataset(spec, subset); });
 }
 
 }  // namespace lockstep::data

@@ -48,19 +48,19 @@ class TensorFile : public testing::Test {
 };
 
 TEST_F(TensorFile, ADictThatPyTorchSavedIsRead) {
-  const auto dataset = open_dataset(spec("bytes.pt"), Split::train);
+  const auto dataset = open_dataset(spec("bytes.pt"), Subset::train);
   EXPECT_EQ(dataset->info().name, "bytes");
   EXPECT_THAT(dataset->info().class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(dataset->info().input_shape, ElementsAre(3, 2, 2));
   const Read got = read(*dataset, {1});
   EXPECT_EQ(got.targets[0], 0);
   for (int i = 0; i < 12; ++i) EXPECT_EQ(got.inputs[i], static_cast<float>(12 + i) / 255.0f);
-  EXPECT_EQ(open_dataset((*folder / "bytes.pt").string(), Split::test)->size(), 2) << "recognised by its name";
+  EXPECT_EQ(open_dataset((*folder / "bytes.pt").string(), Subset::test)->size(), 2) << "recognised by its name";
 }
 
 TEST_F(TensorFile, SplitsOfTheirOwnAreTold) {
-  EXPECT_EQ(open_dataset(spec("splits.pt"), Split::train)->size(), 4);
-  const auto test = open_dataset(spec("splits.pt"), Split::test);
+  EXPECT_EQ(open_dataset(spec("splits.pt"), Subset::train)->size(), 4);
+  const auto test = open_dataset(spec("splits.pt"), Subset::test);
   EXPECT_EQ(test->size(), 3);
   EXPECT_THAT(read(*test, {2}).inputs, testing::Each(0.5f));
 }

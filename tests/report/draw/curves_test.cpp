@@ -21,11 +21,11 @@ using testing::SizeIs;
 run::RunData run_of(const std::string& name, int epochs) {
   run::RunData run{.name = name};
   for (int epoch = 1; epoch <= epochs; ++epoch)
-    for (const run::Split split : {run::Split::train, run::Split::test})
+    for (const data::Subset subset : {data::Subset::train, data::Subset::test})
       run.metrics.push_back({.step = epoch * 10,
                              .epoch = epoch,
-                             .split = split,
-                             .loss = (split == run::Split::train ? 1. : 2.) / epoch,
+                             .subset = subset,
+                             .loss = (subset == data::Subset::train ? 1. : 2.) / epoch,
                              .accuracy = 1 - 1. / epoch,
                              .seconds = epoch * 1.});
   return run;

@@ -49,7 +49,7 @@ TEST(ReportPage, TellsTheUnionsOfASegmentation) {
   run::RunData run = example_run("rooms");
   EXPECT_THAT(page_of(run), HasSubstr(">Found, by class<"));
   EXPECT_THAT(page_of(run), Not(HasSubstr("mIoU")));
-  run::Metrics line{.split = run::Split::test, .mean_iou = 0.8125};
+  run::Metrics line{.subset = data::Subset::test, .mean_iou = 0.8125};
   line.class_iou.assign(run.confusion->classes.size(), 0.375);
   line.class_iou[0] = std::nan("");  // does not occur
   run.metrics.push_back(line);
@@ -155,7 +155,7 @@ TEST(ReportPage, LeavesOutWhatARunDoesNotHold) {
   run.confusion.reset();
   run.samples = {};
   run.config.clear();
-  std::erase_if(run.metrics, [](const run::Metrics& line) { return line.split == run::Split::test; });
+  std::erase_if(run.metrics, [](const run::Metrics& line) { return line.subset == data::Subset::test; });
   for (auto& line : run.metrics) line = {.step = line.step, .loss = line.loss, .seconds = line.seconds};
   const std::string page = page_of(run);
   EXPECT_THAT(page, HasSubstr("<h3>Loss"));

@@ -50,10 +50,10 @@ class TensorBoard : public testing::Test {
   const TemporaryFolder folder;
 };
 
-run::Metrics full_line(int64_t step, run::Split split) {
+run::Metrics full_line(int64_t step, data::Subset subset) {
   return {.step = step,
           .epoch = 1.,
-          .split = split,
+          .subset = subset,
           .loss = 0.5,
           .accuracy = 0.25,
           .seconds = 1,
@@ -64,8 +64,8 @@ run::Metrics full_line(int64_t step, run::Split split) {
 
 TEST_F(TensorBoard, ReadsTheFiguresOfALine) {
   EventWriter writer(folder.path());
-  writer.metrics(full_line(3, run::Split::train));
-  writer.metrics({.step = 3, .split = run::Split::test, .loss = std::nan(""), .accuracy = 0.75});
+  writer.metrics(full_line(3, data::Subset::train));
+  writer.metrics({.step = 3, .subset = data::Subset::test, .loss = std::nan(""), .accuracy = 0.75});
   writer.scalar("speed", -1, 1e10);
   const json scalars = read()["scalars"];
   EXPECT_EQ(scalars["loss/train"], json::parse("[[3, 0.5]]"));
@@ -80,9 +80,9 @@ TEST_F(TensorBoard, ReadsTheFiguresOfALine) {
 
 TEST_F(TensorBoard, CallsThePaceWhatItCounts) {
   EventWriter images(folder.path()), clouds(folder.path(), std::nullopt, "voxels_per_second");
-  images.metrics(full_line(3, run::Split::train));
+  images.metrics(full_line(3, data::Subset::train));
   EventWriter moved = std::move(clouds);
-  moved.metrics(full_line(4, run::Split::train));
+  moved.metrics(full_line(4, data::Subset::train));
   const json scalars = read()["scalars"];
   EXPECT_EQ(scalars["examples_per_second/train"], json::parse("[[3, 1000.0]]"));
   EXPECT_EQ(scalars["voxels_per_second/train"], json::parse("[[4, 1000.0]]"));

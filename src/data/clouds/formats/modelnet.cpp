@@ -152,7 +152,7 @@ Cloud read_thing(const std::string& file, const DatasetInfo& info) {
   return to_unit_sphere(std::move(points));
 }
 
-DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOptions& options) {
+DatasetPointer open_modelnet(std::string_view spec, Subset subset, const DatasetOptions& options) {
   const auto [path, points] = path_and_number(spec, kUsualPoints);
   require_folder(path);
   require(1 <= points && points <= kMostPoints, "open_dataset", "there are ", points,
@@ -161,17 +161,17 @@ DatasetPointer open_modelnet(std::string_view spec, Split split, const DatasetOp
       .name = "modelnet40", .input_shape = {1}, .voxel = options.voxel, .whole_clouds = true, .mesh_points = points};
   std::vector<SceneFiles> scenes;
   for (const fs::path& folder : sorted_folders(path)) {
-    require_folder(folder / to_string(split));
-    for (const fs::path& file : sorted_files(folder / to_string(split))) {
+    require_folder(folder / to_string(subset));
+    for (const fs::path& file : sorted_files(folder / to_string(subset))) {
       if (ending_of(file) != ".off") continue;
       scenes.push_back({{file}, points, std::ssize(info.class_names)});
     }
     info.class_names.push_back(folder.filename().string());
   }
-  require(!scenes.empty(), "open_dataset", path.string(), " has no meshes for ", to_string(split), ", expected CLASS/",
-          to_string(split), "/*.off");
+  require(!scenes.empty(), "open_dataset", path.string(), " has no meshes for ", to_string(subset), ", expected CLASS/",
+          to_string(subset), "/*.off");
   info.classes = std::ssize(info.class_names);
-  const RandomKey key = RandomKey{options.seed, kModelStream}.fold(static_cast<uint64_t>(split));
+  const RandomKey key = RandomKey{options.seed, kModelStream}.fold(static_cast<uint64_t>(subset));
   const auto read = [key, points = points](int64_t id, std::span<const fs::path> files) {
     return to_unit_sphere(strew(read_off(files[0]), files[0], points, key.fold(id)));
   };

@@ -96,7 +96,7 @@ std::vector<Scan> read_scans(const fs::path& tables) {
   return scans;
 }
 
-DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOptions& options) {
+DatasetPointer open_nuscenes(const fs::path& path, Subset subset, const DatasetOptions& options) {
   require_folder(path);
   std::error_code ignored;
   const bool mini = !fs::is_directory(path / "v1.0-trainval", ignored);
@@ -108,12 +108,12 @@ DatasetPointer open_nuscenes(const fs::path& path, Split split, const DatasetOpt
   for (const Scan& scan : read_scans(tables)) {
     const std::string& scene = look_up(scene_of, scan.sample, tables / "sample.json");
     const std::string& name = look_up(name_of_scene, scene, tables / "scene.json");
-    if (validates(name, mini, tables / "scene.json") != (split == Split::test)) continue;
+    if (validates(name, mini, tables / "scene.json") != (subset == Subset::test)) continue;
     const fs::path points = require_file(path / scan.points, "a scan");
     scenes.push_back({{points, require_file(path / scan.labels, "the labels of a scan")},
                       points_in(points, kNuScenesScan.floats * sizeof(float))});
   }
-  require(!scenes.empty(), "open_dataset", tables.string(), " has no scans for ", to_string(split),
+  require(!scenes.empty(), "open_dataset", tables.string(), " has no scans for ", to_string(subset),
           ", expected some with labels in lidarseg.json");
   DatasetInfo info{.name = "nuscenes",
                    .input_shape = {1},

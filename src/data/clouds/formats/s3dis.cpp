@@ -76,7 +76,7 @@ SceneFiles files_of(const fs::path& room) {
   return scene;
 }
 
-DatasetPointer open_s3dis(std::string_view spec, Split split, const DatasetOptions& options) {
+DatasetPointer open_s3dis(std::string_view spec, Subset subset, const DatasetOptions& options) {
   const auto [path, validation] = path_and_number(spec, kUsualArea);
   require_folder(path);
   require(1 <= validation && validation <= kAreas, "open_dataset", "the area for validation is ", validation,
@@ -85,11 +85,11 @@ DatasetPointer open_s3dis(std::string_view spec, Split split, const DatasetOptio
   for (int64_t area = 1; area <= kAreas; ++area) {
     const fs::path folder = path / text("Area_", area);
     std::error_code ignored;
-    if ((area == validation) != (split == Split::test) || !fs::is_directory(folder, ignored)) continue;
+    if ((area == validation) != (subset == Subset::test) || !fs::is_directory(folder, ignored)) continue;
     for (const fs::path& room : sorted_folders(folder)) scenes.push_back(files_of(room));
   }
-  require(!scenes.empty(), "open_dataset", path.string(), " has no rooms for ", to_string(split), ", expected ",
-          split == Split::test ? text("Area_", validation) : text("Area_1 to Area_", kAreas, " without ", validation),
+  require(!scenes.empty(), "open_dataset", path.string(), " has no rooms for ", to_string(subset), ", expected ",
+          subset == Subset::test ? text("Area_", validation) : text("Area_1 to Area_", kAreas, " without ", validation),
           " with a folder a room");
   DatasetInfo info{.name = "s3dis", .input_shape = {3}, .class_names = classes(), .voxel = options.voxel};
   info.classes = std::ssize(info.class_names);

@@ -60,7 +60,7 @@ std::vector<std::string> names_in(const fs::path& list) {
 }
 
 /// Without a list every fifth room is for validation; scans of one room, scene0007_00 and _01, stay together.
-std::vector<std::string> names_by_room(const fs::path& folder, Split split) {
+std::vector<std::string> names_by_room(const fs::path& folder, Subset subset) {
   std::vector<std::string> names;
   for (const fs::path& path : sorted_folders(folder)) {
     const std::string name = path.filename().string();
@@ -68,19 +68,19 @@ std::vector<std::string> names_by_room(const fs::path& folder, Split split) {
     if (name.size() < 9 || !name.starts_with("scene") ||
         std::from_chars(name.data() + 5, name.data() + 9, room).ptr != name.data() + 9)
       continue;
-    if ((room % 5 == 0) == (split == Split::test)) names.push_back(name);
+    if ((room % 5 == 0) == (subset == Subset::test)) names.push_back(name);
   }
-  require(!names.empty(), "open_dataset", folder.string(), " has no scenes for ", to_string(split),
+  require(!names.empty(), "open_dataset", folder.string(), " has no scenes for ", to_string(subset),
           ", expected folders such as scene0000_00, or a list of them in scannetv2_train.txt and scannetv2_val.txt");
   return names;
 }
 
-DatasetPointer open_scannet(const fs::path& path, Split split, const DatasetOptions& options) {
+DatasetPointer open_scannet(const fs::path& path, Subset subset, const DatasetOptions& options) {
   require_folder(path);
   std::error_code ignored;
   const fs::path folder = fs::is_directory(path / "scans", ignored) ? path / "scans" : path;
-  const fs::path list = path / (split == Split::train ? "scannetv2_train.txt" : "scannetv2_val.txt");
-  const auto names = fs::exists(list, ignored) ? names_in(list) : names_by_room(folder, split);
+  const fs::path list = path / (subset == Subset::train ? "scannetv2_train.txt" : "scannetv2_val.txt");
+  const auto names = fs::exists(list, ignored) ? names_in(list) : names_by_room(folder, subset);
   std::vector<SceneFiles> scenes;
   for (const std::string& name : names) {
     const std::string stem = (folder / name / name).string();

@@ -52,7 +52,7 @@ void add_sequence(const fs::path& sequence, std::vector<SceneFiles>& scenes) {
   }
 }
 
-DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const DatasetOptions& options) {
+DatasetPointer open_semantic_kitti(const fs::path& path, Subset subset, const DatasetOptions& options) {
   require_folder(path);
   std::error_code ignored;
   const fs::path folder =
@@ -60,13 +60,13 @@ DatasetPointer open_semantic_kitti(const fs::path& path, Split split, const Data
   require_folder(folder);
   std::vector<SceneFiles> scenes;
   const auto wanted =
-      split == Split::train ? std::span<const int>(kKittiTrain) : std::span<const int>(kKittiValidation);
+      subset == Subset::train ? std::span<const int>(kKittiTrain) : std::span<const int>(kKittiValidation);
   for (const int number : wanted) {
     const fs::path sequence = folder / text(number < 10 ? "0" : "", number);
     if (fs::is_directory(sequence, ignored)) add_sequence(sequence, scenes);
   }
-  require(!scenes.empty(), "open_dataset", folder.string(), " has no scans for ", to_string(split), ", expected ",
-          split == Split::train ? "00 to 07, 09 and 10" : "08", " with NN/velodyne/*.bin and NN/labels/*.label");
+  require(!scenes.empty(), "open_dataset", folder.string(), " has no scans for ", to_string(subset), ", expected ",
+          subset == Subset::train ? "00 to 07, 09 and 10" : "08", " with NN/velodyne/*.bin and NN/labels/*.label");
   DatasetInfo info{.name = "semantic-kitti",
                    .input_shape = {1},
                    .classes = std::ssize(kKittiClasses),
