@@ -145,8 +145,7 @@ Value read(std::shared_ptr<Source> source, const std::string& name) {
   try {
     return Archive(std::move(source), name).read();
   } catch (const c10::Error& error) {
-    std::string what = error.what_without_backtrace();
-    damaged(name, "is cut short or damaged (", what.substr(0, what.find('\n')), ")");
+    damaged(name, "is cut short or damaged (", first_line(error.what_without_backtrace()), ")");
   }
 }
 

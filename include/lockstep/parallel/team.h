@@ -52,8 +52,8 @@ struct TeamOptions {
 ///       }
 ///     });
 ///
-/// On the CPU each replica is a thread with one intra-op thread; with more replicas than devices they take turns. On a
-/// GPU the replicas of a process run one after the other; several GPUs are several processes.
+/// On the CPU each replica is a thread of run()'s own, bound to a core for moments, with one intra-op thread; with more
+/// replicas than devices they take turns. On a GPU they run one after the other; several GPUs are several processes.
 class Team {
  public:
   /// Throws Error for options that make no sense: more devices than replicas are fine, several GPUs in one process,
