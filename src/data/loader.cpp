@@ -36,7 +36,7 @@ struct Lane {
   std::vector<Slot> ring{};
   bool waits = false;
   Condition arrived{};
-  Pipeline::Scratch scratch{};  // for what the consumer reads himself
+  PreparedTransforms::Scratch scratch{};  // for what the consumer reads himself
 
   Slot& slot(int64_t index) { return ring[index % static_cast<int64_t>(ring.size())]; }
 };
@@ -99,7 +99,7 @@ struct Loader::State {
   void run_worker();
   Lane* next_to_claim() LOCKSTEP_REQUIRES(mutex);
   int64_t unclaimed() const LOCKSTEP_REQUIRES(mutex);
-  void read(Lane& lane, int64_t index, Pipeline::Scratch& scratch) LOCKSTEP_REQUIRES(mutex);
+  void read(Lane& lane, int64_t index, PreparedTransforms::Scratch& scratch) LOCKSTEP_REQUIRES(mutex);
   void wake_workers() LOCKSTEP_REQUIRES(mutex);
 
   const LoaderOptions options;
@@ -131,7 +131,7 @@ int64_t Loader::State::unclaimed() const {
 }
 
 /// Reads a share that was just claimed, without the lock.
-void Loader::State::read(Lane& lane, int64_t index, Pipeline::Scratch& scratch) {
+void Loader::State::read(Lane& lane, int64_t index, PreparedTransforms::Scratch& scratch) {
   Slot& slot = lane.slot(index);
   const int64_t replica = options.block->begin + (&lane - lanes.data());
   slot.state = Slot::State::reading;
@@ -153,7 +153,7 @@ void Loader::State::read(Lane& lane, int64_t index, Pipeline::Scratch& scratch) 
 }
 
 void Loader::State::run_worker() {
-  Pipeline::Scratch scratch;
+  PreparedTransforms::Scratch scratch;
   Lock lock(mutex);
   while (!stopping) {
     if (Lane* lane = next_to_claim())

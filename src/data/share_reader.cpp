@@ -159,14 +159,14 @@ class RowReader : public ShareReader {
       : ShareReader(order, options),
         dataset_(std::move(dataset)),
         layout_(options.layout),
-        pipeline_(options.transforms, *dataset_, options.seed),
+        transforms_(options.transforms, *dataset_, options.seed),
         pool_(dataset_->info(), layout_, pin(options),
               static_cast<size_t>(2 * options.block.value_or(Interval{0, options.replicas}).size())) {}
 
   const Dataset& dataset() const override { return *dataset_; }
   void give_back(const Batch& batch) override { pool_.give({batch.ids, batch.inputs, batch.targets}); }
 
-  Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) override {
+  Batch read(int64_t index, int64_t replica, PreparedTransforms::Scratch& scratch) override {
     const StandardFloats standard;
     Batch batch = begin(index);
     const Interval positions = plan().positions(batch.at.step, replica);
@@ -178,8 +178,8 @@ class RowReader : public ShareReader {
     batch.targets = std::move(buffers.targets);
     const std::span<int64_t> ids(batch.ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(batch.count));
     order().fill(batch.at.epoch, positions.begin, ids);
-    pipeline_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
-                   batch.targets.mutable_data_ptr<int64_t>(), scratch);
+    transforms_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
+                     batch.targets.mutable_data_ptr<int64_t>(), scratch);
     pad(batch, rows);
     batch.weight = labelled(batch);
     return batch;
@@ -188,7 +188,7 @@ class RowReader : public ShareReader {
  private:
   std::shared_ptr<const Dataset> dataset_;
   Layout layout_;
-  Pipeline pipeline_;
+  PreparedTransforms transforms_;
   BufferPool pool_;
 };
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/pipeline.h"
+#include "data/prepared_transforms.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/numerics/placement.h"
@@ -68,7 +68,7 @@ class ShareReader {
   const Order& order() const { return order_; }
   const BatchPlan& plan() const { return plan_; }
 
-  virtual Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) = 0;
+  virtual Batch read(int64_t index, int64_t replica, PreparedTransforms::Scratch& scratch) = 0;
   /// Buffers of a batch, to be used again once nobody holds them.
   virtual void give_back(const Batch& /*batch*/) {}
 

@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "data/pipeline.h"
+#include "data/prepared_transforms.h"
 #include "lockstep/data/dataset.h"
 #include "support/files.h"
 
@@ -28,8 +28,9 @@ std::vector<float> run(const Transforms& transforms, const Dataset& dataset, std
                        int64_t epoch = 0, uint64_t seed = 0, Layout layout = Layout::contiguous) {
   std::vector<float> inputs(ids.size() * dataset.info().input_numel());
   std::vector<int64_t> targets(ids.size());
-  Pipeline::Scratch scratch;
-  Pipeline(transforms, dataset, seed).read(dataset, epoch, ids, layout, inputs.data(), targets.data(), scratch);
+  PreparedTransforms::Scratch scratch;
+  PreparedTransforms(transforms, dataset, seed)
+      .read(dataset, epoch, ids, layout, inputs.data(), targets.data(), scratch);
   return inputs;
 }
 

@@ -122,7 +122,7 @@ SeenCloud CloudReader::see(int64_t id, int64_t epoch) const {
   return {std::move(voxels), points_ ? std::move(scene.labels) : std::vector<int64_t>{}};
 }
 
-Batch CloudReader::read(int64_t index, int64_t replica, Pipeline::Scratch& /*scratch*/) {
+Batch CloudReader::read(int64_t index, int64_t replica, PreparedTransforms::Scratch& /*scratch*/) {
   const StandardFloats standard;
   const c10::InferenceMode off(false);  // a consumer in inference mode may be the one who reads
   Batch batch = begin(index);

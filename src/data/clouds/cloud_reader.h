@@ -24,7 +24,7 @@ class CloudReader : public ShareReader {
   /// Throws Error for transforms of images, and for Tail::pad.
   CloudReader(std::shared_ptr<const CloudDataset> dataset, const Order& order, const LoaderOptions& options);
   const Dataset& dataset() const override { return *dataset_; }
-  Batch read(int64_t index, int64_t replica, Pipeline::Scratch& scratch) override;
+  Batch read(int64_t index, int64_t replica, PreparedTransforms::Scratch& scratch) override;
 
  private:
   /// The ids of a replica's share, in the order of the batch.

@@ -10,7 +10,7 @@
 namespace lockstep::data {
 
 /// Transforms made ready for the inputs of one data set. Threads may use it at once, each with a scratch of its own.
-class Pipeline {
+class PreparedTransforms {
  public:
   struct Scratch {
     std::vector<float> image, other;
@@ -18,7 +18,7 @@ class Pipeline {
 
   /// Throws Error where the transforms don't fit the inputs: pixels to move that are no [C, H, W], figures for another
   /// number of channels, pixels that have targets of their own.
-  Pipeline(const Transforms& transforms, const Dataset& dataset, uint64_t seed);
+  PreparedTransforms(const Transforms& transforms, const Dataset& dataset, uint64_t seed);
 
   /// Reads examples and transforms them: inputs and targets as Dataset::read writes them.
   void read(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout, float* inputs,

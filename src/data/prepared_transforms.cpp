@@ -2,7 +2,7 @@
 // Crop, flip, shift and erase move pixels or paint them black. Normalising changes each value by itself, so it commutes
 // with them, given what black has become: it is done while the bytes are read, at no cost, wherever it stands in the
 // list. Only behind a function of the user's it keeps its place.
-#include "data/pipeline.h"
+#include "data/prepared_transforms.h"
 
 #include <algorithm>
 #include <cmath>
@@ -84,7 +84,7 @@ bool moves_pixels(const Transform& step) {
 
 }  // namespace
 
-Pipeline::Pipeline(const Transforms& transforms, const Dataset& dataset, uint64_t seed)
+PreparedTransforms::PreparedTransforms(const Transforms& transforms, const Dataset& dataset, uint64_t seed)
     : shape_(dataset.info().input_shape), channels_(channels_of(dataset.info())), seed_(seed) {
   const bool images = shape_.size() == 3;
   height_ = images ? shape_[1] : 1;
@@ -126,7 +126,7 @@ Pipeline::Pipeline(const Transforms& transforms, const Dataset& dataset, uint64_
   if (!normalized) normalize_while_reading_ = false;
 }
 
-void Pipeline::apply(const Step& step, RandomKey key, Scratch& scratch) const {
+void PreparedTransforms::apply(const Step& step, RandomKey key, Scratch& scratch) const {
   const Planes planes{channels_, height_, width_};
   float *image = scratch.image.data(), *other = scratch.other.data();
   if (const auto* cropping = std::get_if<RandomCrop>(&step.transform)) {
@@ -149,8 +149,8 @@ void Pipeline::apply(const Step& step, RandomKey key, Scratch& scratch) const {
   }
 }
 
-void Pipeline::read(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout, float* inputs,
-                    int64_t* targets, Scratch& scratch) const {
+void PreparedTransforms::read(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout,
+                              float* inputs, int64_t* targets, Scratch& scratch) const {
   const Affine affine = normalize_while_reading_ ? Affine{scale_, shift_} : Affine{};
   if (steps_.empty()) return dataset.read(ids, layout, affine, inputs, targets);
   const int64_t numel = dataset.info().input_numel(), target_numel = dataset.info().target_numel();
