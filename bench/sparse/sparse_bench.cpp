@@ -19,7 +19,7 @@
 #include "lockstep/base/detail/parallel_for.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 #include "support/program.h"
 #include "support/rooms.h"
 #include "support/sgemm.h"

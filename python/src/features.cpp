@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/norm/detail/batch_statistics.h"
 #include "lockstep/sparse/convolution.h"
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 #include "lockstep/sparse/functional.h"
 
 namespace py = pybind11;

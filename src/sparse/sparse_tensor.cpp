@@ -19,8 +19,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/points/detail/sorted_keys.h"
-#include "lockstep/sparse/detail/rows.h"
-#include "sparse/checks.h"
+#include "lockstep/sparse/detail/row_products.h"
+#include "sparse/feature_checks.h"
 
 namespace lockstep::sparse {
 namespace {

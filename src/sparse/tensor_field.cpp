@@ -16,8 +16,8 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/sparse/detail/rows.h"
-#include "sparse/checks.h"
+#include "lockstep/sparse/detail/row_products.h"
+#include "sparse/feature_checks.h"
 
 namespace lockstep::sparse {
 namespace {

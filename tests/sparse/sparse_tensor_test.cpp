@@ -17,7 +17,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 #include "lockstep/sparse/functional.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"

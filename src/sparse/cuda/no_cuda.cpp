@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/base/error.h"
 #include "sparse/coordinates/cuda/coordinates.h"
-#include "sparse/library.h"
 #include "sparse/maps/cuda/row_lengths.h"
+#include "sparse/registration.h"
 
 namespace lockstep::sparse::cuda {
 namespace {

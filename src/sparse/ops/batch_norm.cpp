@@ -6,8 +6,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/norm/detail/batch_norm.h"
 #include "lockstep/sparse/functional.h"
-#include "sparse/checks.h"
-#include "sparse/library.h"
+#include "sparse/feature_checks.h"
+#include "sparse/registration.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -4,8 +4,8 @@
 #include <ATen/TensorOperators.h>
 
 #include "lockstep/base/error.h"
-#include "sparse/checks.h"
-#include "sparse/ops/operations.h"
+#include "sparse/feature_checks.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -10,8 +10,8 @@
 #include "lockstep/context/draws.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/sparse/convolution.h"
-#include "lockstep/sparse/detail/rows.h"
-#include "sparse/checks.h"
+#include "lockstep/sparse/detail/row_products.h"
+#include "sparse/feature_checks.h"
 
 namespace lockstep::sparse {
 namespace {

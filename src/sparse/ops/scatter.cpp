@@ -7,9 +7,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/numerics/placement.h"
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 #include "lockstep/sparse/tensor_field.h"
-#include "sparse/checks.h"
+#include "sparse/feature_checks.h"
 
 // A share is a run of batch entries. Its batch indices start at 0 again, and its manager knows how many there are,
 // since the last ones may be without points: so joining shares gives the batch that was cut.

@@ -18,10 +18,10 @@
 #include <set>
 
 #include "lockstep/sparse/convolution.h"
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 #include "lockstep/sparse/functional.h"
 #include "sparse/cuda/twins.h"
-#include "sparse/library.h"
+#include "sparse/registration.h"
 
 namespace lockstep::sparse {
 namespace {

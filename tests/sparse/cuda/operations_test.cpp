@@ -14,7 +14,7 @@
 #include <functional>
 
 #include "lockstep/norm/detail/row_kernels.h"
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 #include "sparse/cuda/twins.h"
 #include "sparse/maps/cuda/row_lengths.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "lockstep/sparse/kernel_region.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 #include "support/clouds.h"
 
 #ifdef LOCKSTEP_WITHOUT_GPU

@@ -8,7 +8,7 @@
 
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/backward_order.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse::autograd {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 #include "sparse/tasks.h"
 
 namespace lockstep::sparse::cpu {

@@ -9,7 +9,7 @@
 #include "lockstep/base/detail/instruction_set.h"
 #include "lockstep/base/detail/parallel_for.h"
 #include "sparse/ops/cpu/matrix_kernel.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 #include "sparse/tasks.h"
 
 // A tile of outputs keeps its sums in the second-level cache while all offsets pass: for each, the rows of its pairs

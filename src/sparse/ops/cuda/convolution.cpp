@@ -8,7 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "sparse/maps/cuda/tables.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse::cuda {
 namespace {

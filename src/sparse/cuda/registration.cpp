@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/library.h"
+#include "sparse/registration.h"
 
 #include <torch/library.h>
 
 #include "lockstep/norm/detail/row_kernels.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 void lockstep::sparse::cuda::register_operations(torch::Library& library) {
 #define ON_CUDA(name) library.impl(#name, &lockstep::sparse::cuda::name)

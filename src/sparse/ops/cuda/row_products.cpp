@@ -6,7 +6,7 @@
 
 #include "sparse/maps/cuda/tables.h"
 #include "sparse/ops/cuda/parts.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse::cuda {
 namespace {

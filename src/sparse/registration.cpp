@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/library.h"
+#include "sparse/registration.h"
 
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
 #include "lockstep/norm/detail/row_kernels.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse {
 namespace {

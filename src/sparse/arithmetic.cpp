@@ -7,10 +7,10 @@
 #include <ATen/ops/stack.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 #include "lockstep/sparse/sparse_tensor.h"
-#include "sparse/checks.h"
-#include "sparse/ops/operations.h"
+#include "sparse/feature_checks.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/detail/parallel_for.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 #include "sparse/tasks.h"
 
 // Sums of rows. A row with many entries (all points of a batch entry, say) is cut into slices of a fixed length, which

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
-#include "sparse/library.h"
+#include "sparse/registration.h"
 
 namespace lockstep::sparse {
 

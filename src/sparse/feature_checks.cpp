@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sparse/checks.h"
+#include "sparse/feature_checks.h"
 
 #include <ATen/autocast_mode.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/sparse/detail/rows.h"
+#include "lockstep/sparse/detail/row_products.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 
 #include "lockstep/base/error.h"
-#include "sparse/checks.h"
+#include "sparse/feature_checks.h"
 #include "sparse/maps/cuda/row_lengths.h"
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse {
 

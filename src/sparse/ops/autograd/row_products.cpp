@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "sparse/ops/operations.h"
+#include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse::autograd {
 namespace {
