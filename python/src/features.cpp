@@ -8,7 +8,7 @@
 #include "lockstep/norm/detail/batch_statistics.h"
 #include "lockstep/sparse/convolution.h"
 #include "lockstep/sparse/detail/row_products.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 
 namespace py = pybind11;
 

@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"
 

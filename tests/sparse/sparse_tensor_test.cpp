@@ -18,7 +18,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/sparse/detail/row_products.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 #include "lockstep/sparse/tensor_field.h"
 #include "support/clouds.h"
 #include "support/gradcheck.h"

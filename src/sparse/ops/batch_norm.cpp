@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/norm/detail/batch_norm.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 #include "sparse/feature_checks.h"
 #include "sparse/registration.h"
 

@@ -19,7 +19,7 @@
 
 #include "lockstep/sparse/convolution.h"
 #include "lockstep/sparse/detail/row_products.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 #include "sparse/cuda/twins.h"
 #include "sparse/registration.h"
 

@@ -17,10 +17,10 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/sparse/functional.h"
 #include "lockstep/sparse/nn/convolution.h"
 #include "lockstep/sparse/nn/norm.h"
 #include "lockstep/sparse/nn/pooling.h"
+#include "lockstep/sparse/operations.h"
 #include "support/clouds.h"
 #include "support/gradcheck.h"
 

@@ -21,7 +21,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/sparse/convolution.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 #include "support/clouds.h"
 
 namespace lockstep::sparse {

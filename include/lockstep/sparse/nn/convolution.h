@@ -6,8 +6,8 @@
 #include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
-#include "lockstep/sparse/functional.h"
 #include "lockstep/sparse/nn/holder.h"
+#include "lockstep/sparse/operations.h"
 
 /// Layers with weights, as torch modules that take and give sparse tensors. Parameters have MinkowskiEngine's names and
 /// shapes: `kernel` [K, Cin, Cout] ([Cin, Cout] where K = 1; [K, C] of a channelwise layer), `bias` [1, Cout].

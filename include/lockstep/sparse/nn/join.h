@@ -4,7 +4,7 @@
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 
 /// Layers without weights that join sparse tensors, cut them, or turn them into something else: functions with a name
 /// and a place in a network.

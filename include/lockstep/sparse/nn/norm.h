@@ -5,7 +5,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/norm/detail/batch_norm_hook.h"
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 
 namespace lockstep::sparse::nn {
 

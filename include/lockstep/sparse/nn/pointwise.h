@@ -8,7 +8,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/pimpl.h>
 
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 #include "lockstep/sparse/tensor_field.h"
 
 /// Layers that look at each point on its own.

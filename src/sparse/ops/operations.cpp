@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/sparse/functional.h"
+#include "lockstep/sparse/operations.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
