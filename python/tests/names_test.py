@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import pathlib
+import pickle
 
 import pytest
 import torch
@@ -94,6 +95,20 @@ def test_the_keys_methods():
     assert repr(empty) == "coordinate map key:[1, 1, 1]"
     with pytest.raises(RuntimeError):
         ME.CoordinateMapKey(4).get_key()
+
+
+def test_string_ids_are_the_users_labels_with_what_the_manager_counts():
+    manager = ME.CoordinateManager(D=1)
+    coordinates = torch.IntTensor([[0, 0], [0, 3]])
+    keys = [manager.insert_and_map(coordinates, 1, label)[0] for label in ("street", "street", "a#1", "", "#")]
+    assert keys[0].get_key() == ([1], "street") and keys[4].get_key() == ([1], "#")
+    assert keys[1].get_key()[1].startswith("street#")
+    assert len(set(map(repr, keys))) == len(keys)
+    for key in keys:
+        again = ME.CoordinateMapKey(2)
+        again.set_key(key.get_key())
+        assert again == key == pickle.loads(pickle.dumps(key)) and manager.size(again) == 2
+    assert manager.stride(keys[0], 2).get_key() == ([2], "street")
 
 
 def test_versions():
