@@ -19,6 +19,7 @@
 #include <torch/nn/pimpl.h>
 #include <torch/serialize.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <sstream>
@@ -50,10 +51,11 @@ TORCH_MODULE(Normed);
 
 /// Whether the network sees its peers, told by one replica's output that changes with the other's input.
 bool is_synchronised(const std::function<Normed()>& make) {
+  std::array nets{make(), make()}; // here, as torch::save is not meant for two threads at once
   std::vector<at::Tensor> outputs(2);
   run_on_threads(2, [&](int64_t r) {
     const at::NoGradGuard no_grad;
-    Normed net = make();
+    Normed& net = nets[r];
     for (at::Tensor& parameter : net->parameters()) parameter.fill_(0.5);
     const at::Tensor x = at::arange(24, at::kFloat).view({2, 3, 2, 2});
     outputs[r] = net->forward(r == 0 ? x : x * x + 1);

@@ -50,8 +50,7 @@ std::vector<Row> rows_of(const SortedKeys& keys) {
 
 std::vector<Row> sorted_set(std::vector<Row> rows) {
   std::ranges::sort(rows);
-  const auto rest = std::ranges::unique(rows);
-  rows.erase(rest.begin(), rest.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end()); // clang 14 can't compile std::ranges::unique
   return rows;
 }
 
