@@ -54,7 +54,7 @@ TEST(SortedCoordinates, NoticeThatSomebodyWroteToThem) {
 }
 
 TEST(SortedCoordinates, RefuseWhatIsNoTableOfCoordinates) {
-  EXPECT_THROW(SortedCoordinates(at::Tensor()), Error);
+  EXPECT_THROW(SortedCoordinates{at::Tensor()}, Error);
   EXPECT_THROW(SortedCoordinates(at::zeros({4}, at::kInt)), Error);
   EXPECT_THROW(SortedCoordinates(at::zeros({1, 1}, at::kInt)), Error);
   EXPECT_THROW(SortedCoordinates(at::zeros({1, 4}, at::kLong)), Error);
