@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 #include <utility>
 
 #include "lockstep/base/detail/descriptor.h"
+#include "lockstep/base/detail/guarded.h"
 
 namespace lockstep {
 namespace {
@@ -29,8 +29,8 @@ thread_local std::optional<int> thread_rank;
 
 // Never destroyed: threads and destructors may log while the process ends.
 struct Output {
-  std::mutex mutex;
-  LogSink sink;
+  Mutex mutex;
+  LogSink sink LOCKSTEP_GUARDED_BY(mutex);
 };
 Output& output() {
   static auto* instance = new Output;
@@ -38,8 +38,9 @@ Output& output() {
 }
 
 LogSink exchange_sink(LogSink sink) {
-  std::lock_guard lock(output().mutex);
-  return std::exchange(output().sink, std::move(sink));
+  Output& out = output();
+  const Lock lock(out.mutex);
+  return std::exchange(out.sink, std::move(sink));
 }
 
 std::string prefix(LogLevel level) {
@@ -105,9 +106,10 @@ void detail::write_log(LogLevel level, std::string_view message) {
     lines.append(start).append(message.substr(0, end)).push_back('\n');
     if (more) message.remove_prefix(end + 1);
   }
-  std::lock_guard lock(output().mutex);
-  if (output().sink)
-    output().sink(level, lines);
+  Output& out = output();
+  const Lock lock(out.mutex);
+  if (out.sink)
+    out.sink(level, lines);
   else
     write_to_stderr(lines);
 }

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
+
+#include "lockstep/base/detail/guarded.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_THREAD_SANITIZER
@@ -33,8 +34,8 @@ namespace {
 struct Loop {
   int64_t begin, end, grain;
   c10::function_ref<void(int64_t, int64_t)> body;
-  std::mutex mutex;
-  std::exception_ptr error;
+  Mutex mutex;
+  std::exception_ptr error;  // the first one; mutex guards it while pieces run
 };
 
 void run(Loop& loop, int64_t from, int64_t to, int thread) {
@@ -54,7 +55,7 @@ void run_piece(Loop& loop) {
   try {
     run(loop, from, std::min(from + size, loop.end), thread);
   } catch (...) {
-    const std::scoped_lock lock(loop.mutex);
+    const Lock lock(loop.mutex);
     if (!loop.error) loop.error = std::current_exception();
   }
 }

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 #include <set>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/timeline.h"
@@ -74,9 +74,9 @@ std::string trace_file(int rank, int ranks) {
 }
 
 void write_trace(const std::string& file, int rank, std::span<const TraceThread> threads) {
-  static std::mutex mutex;
-  static std::set<std::string> begun;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::set<std::string> begun LOCKSTEP_GUARDED_BY(mutex);
+  const Lock lock(mutex);
   const std::string events = events_of(rank, threads);
   const bool first = begun.insert(file).second;
   std::fstream out(file, first ? std::ios::out | std::ios::trunc : std::ios::in | std::ios::out);

@@ -5,12 +5,12 @@
 #include <compare>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/sparse/coordinate_map.h"
 #include "lockstep/sparse/detail/row_map.h"
 #include "lockstep/sparse/kernel_map.h"
@@ -127,26 +127,26 @@ class CoordinateManager {
   using RowKey = std::tuple<CoordinateMapKey, CoordinateMapKey, bool>;
 
   /// Under this key, or another number where that is taken.
-  CoordinateMapKey add(CoordinateMapPtr map, CoordinateMapKey key);
-  CoordinateMapPtr find(const CoordinateMapKey& key) const;
-  CoordinateMapKey stride_locked(const CoordinateMapKey& key, const AxisValues& stride);
-  CoordinateMapKey origin_locked(const CoordinateMapKey& key);
-  CoordinateMapKey out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry);
+  CoordinateMapKey add(CoordinateMapPtr map, CoordinateMapKey key) LOCKSTEP_REQUIRES(mutex_);
+  CoordinateMapPtr find(const CoordinateMapKey& key) const LOCKSTEP_REQUIRES(mutex_);
+  CoordinateMapKey stride_locked(const CoordinateMapKey& key, const AxisValues& stride) LOCKSTEP_REQUIRES(mutex_);
+  CoordinateMapKey origin_locked(const CoordinateMapKey& key) LOCKSTEP_REQUIRES(mutex_);
+  CoordinateMapKey out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry) LOCKSTEP_REQUIRES(mutex_);
 
   int64_t dimension_;
   std::atomic<int64_t> batch_size_{0};
-  mutable std::mutex mutex_;
-  std::map<CoordinateMapKey, CoordinateMapPtr> maps_;
-  std::map<std::pair<CoordinateMapKey, AxisValues>, CoordinateMapKey> strided_;
-  std::map<std::pair<CoordinateMapKey, LayerGeometry>, CoordinateMapKey> expanded_;
-  std::map<CoordinateMapKey, CoordinateMapKey> origins_;
-  std::map<std::vector<CoordinateMapKey>, CoordinateMapKey> unions_;
+  mutable Mutex mutex_;
+  std::map<CoordinateMapKey, CoordinateMapPtr> maps_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::pair<CoordinateMapKey, AxisValues>, CoordinateMapKey> strided_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::pair<CoordinateMapKey, LayerGeometry>, CoordinateMapKey> expanded_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<CoordinateMapKey, CoordinateMapKey> origins_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<std::vector<CoordinateMapKey>, CoordinateMapKey> unions_ LOCKSTEP_GUARDED_BY(mutex_);
   /// The number of a union, by labels and numbers of its parts: those of the same parts on other strides have it too.
-  std::map<std::vector<std::pair<std::string, int64_t>>, int64_t> union_numbers_;
-  std::map<KernelKey, KernelMapPtr> kernel_maps_;
-  std::map<RowKey, RowMapPtr> row_maps_;
-  int64_t counted_ = 0;  ///< the largest number of a key
-  int64_t hits_ = 0, misses_ = 0;
+  std::map<std::vector<std::pair<std::string, int64_t>>, int64_t> union_numbers_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<KernelKey, KernelMapPtr> kernel_maps_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<RowKey, RowMapPtr> row_maps_ LOCKSTEP_GUARDED_BY(mutex_);
+  int64_t counted_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  ///< the largest number of a key
+  int64_t hits_ LOCKSTEP_GUARDED_BY(mutex_) = 0, misses_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 using CoordinateManagerPtr = std::shared_ptr<CoordinateManager>;

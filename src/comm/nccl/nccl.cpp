@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -19,6 +18,7 @@
 #include "comm/backend.h"
 #include "comm/transport/culprit.h"
 #include "lockstep/base/detail/first_line.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -75,8 +75,8 @@ class NcclTransport : public Transport {
   std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
                                  uint32_t channel) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    const std::lock_guard one_round(round_);
-    const auto group = open_group(channel % 2 == 0 ? collectives_ : messages_);
+    const Lock one_round(round_);
+    const auto group = open_group(channel % 2 == 0 ? &NcclTransport::collectives_ : &NcclTransport::messages_);
     const int peer = !receives.empty() ? receives[0].peer : !sends.empty() ? sends[0].peer : -1;
     auto work = attempt(peer, [&] {
       group->startCoalescing();
@@ -102,8 +102,8 @@ class NcclTransport : public Transport {
                        : op == ReduceOp::max || either ? c10d::ReduceOp::MAX
                                                        : c10d::ReduceOp::SUM;
     const auto start = [&] {
-      const std::lock_guard one_round(round_);
-      return open_group(collectives_)->allreduce(tensors, options);
+      const Lock one_round(round_);
+      return open_group(&NcclTransport::collectives_)->allreduce(tensors, options);
     };
     NcclPending(-1, attempt(-1, start)).wait(deadline);
     if (op == ReduceOp::mean) flat.div_(size_);
@@ -125,7 +125,7 @@ class NcclTransport : public Transport {
   void close() noexcept override {
     GroupPtr groups[2];
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       groups[0].swap(collectives_);
       groups[1].swap(messages_);
     }
@@ -155,8 +155,9 @@ class NcclTransport : public Transport {
     return tensor;
   }
 
-  GroupPtr open_group(const GroupPtr& group) {
-    const std::lock_guard lock(mutex_);
+  GroupPtr open_group(GroupPtr NcclTransport::*which) {
+    const Lock lock(mutex_);
+    const GroupPtr& group = this->*which;
     if (!group) throw TransportFailure(-1, "the connection is closed");
     return group;
   }
@@ -166,11 +167,11 @@ class NcclTransport : public Transport {
   const int size_;
   const int device_;
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;
+  Mutex mutex_;
   // NCCL has no tags: between two ranks it matches in the order of launches. Messages are launched by whoever posts
   // them, collectives by the executor; what is launched by two threads has a communicator each.
-  GroupPtr collectives_, messages_;
-  std::mutex round_;  // what a round has gathered so far is kept in the group, for one thread
+  GroupPtr collectives_ LOCKSTEP_GUARDED_BY(mutex_), messages_ LOCKSTEP_GUARDED_BY(mutex_);
+  Mutex round_;  // what a round has gathered so far is kept in the group, for one thread
 };
 
 }  // namespace

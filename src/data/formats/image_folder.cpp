@@ -9,6 +9,7 @@
 #include "data/formats/file.h"
 #include "data/formats/resize.h"
 #include "data/memory_dataset.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/data/registry.h"
 #include "lockstep/pictures/read_image.h"
 
@@ -52,21 +53,21 @@ class ImageFolder : public Dataset {
 
   // Two threads that want the same image at once both decode it, and one result is kept.
   struct Cached {
-    std::mutex mutex;
-    Pixels pixels;
+    Mutex mutex;
+    Pixels pixels LOCKSTEP_GUARDED_BY(mutex);
   };
 
   Pixels pixels(int64_t id) const {
     Cached& cached = cache_[id];
     {
-      const std::lock_guard lock(cached.mutex);
+      const Lock lock(cached.mutex);
       if (cached.pixels) return cached.pixels;
     }
     const int64_t numel = info().input_numel();
     std::shared_ptr<uint8_t[]> made(new uint8_t[numel]);
     resize_and_crop(pictures::read_image(files_[id]), info().input_shape[1], made.get());
     if (cache_left_.fetch_sub(numel) >= numel) {
-      const std::lock_guard lock(cached.mutex);
+      const Lock lock(cached.mutex);
       cached.pixels = made;
     } else {
       cache_left_.fetch_add(numel);

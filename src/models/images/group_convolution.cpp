@@ -14,10 +14,10 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <tuple>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::models {
@@ -49,9 +49,9 @@ at::Tensor rows(Symmetry symmetry, int64_t kernel, bool lifting) {
 
 // Tables are made once for each kind of layer and device and never changed.
 Tables tables(Symmetry symmetry, int64_t kernel, bool lifting, at::Device device) {
-  static std::mutex mutex;
-  static std::map<std::tuple<Symmetry, int64_t, bool, at::DeviceType, int>, Tables> known;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::map<std::tuple<Symmetry, int64_t, bool, at::DeviceType, int>, Tables> known LOCKSTEP_GUARDED_BY(mutex);
+  const Lock lock(mutex);
   Tables& entry = known[{symmetry, kernel, lifting, device.type(), device.index()}];
   if (!entry.forward.defined()) {
     const c10::InferenceMode off(false);  // they will be saved for backward passes, whoever comes first

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
 #include "lockstep/base/detail/descriptor.h"
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/report/format.h"
@@ -72,7 +72,7 @@ class Progress::Display {
 
   void update(const Position& position) {
     if (style_ == ProgressStyle::quiet) return;
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const double now = options_.now();
     pace_.add(now, position);
     const bool lines = style_ == ProgressStyle::lines;
@@ -93,7 +93,7 @@ class Progress::Display {
   }
 
   void clear() {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!bar_.empty()) write_all_or_drop(options_.fd, std::string(line_start) + erase_rest);
     bar_.clear();
     drawn_at_.reset();
@@ -102,16 +102,16 @@ class Progress::Display {
  private:
   static void write_all_or_drop(int fd, const std::string& bytes) { static_cast<void>(write_all(fd, bytes)); }
 
-  void draw() { write_all_or_drop(options_.fd, line_start + bar_ + erase_rest); }
+  void draw() LOCKSTEP_REQUIRES(mutex_) { write_all_or_drop(options_.fd, line_start + bar_ + erase_rest); }
 
   void above(int fd, std::string_view lines) {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (bar_.empty()) return write_all_or_drop(fd, std::string(lines));
     write_all_or_drop(fd, text(line_start, erase_rest, lines));
     draw();
   }
 
-  std::string plain(const Position& position, double now) const {
+  std::string plain(const Position& position, double now) const LOCKSTEP_REQUIRES(mutex_) {
     std::vector<std::string> parts{epoch_of(position), "step " + step_of(position), figure_of("loss", position.loss),
                                    figure_of("accuracy", position.accuracy)};
     if (const auto pace = pace_.examples_per_second())
@@ -126,10 +126,10 @@ class Progress::Display {
   ProgressOptions options_;
   const ProgressStyle style_;
   const bool unicode_;
-  std::mutex mutex_;
-  Pace pace_;
-  std::string bar_;  // as it stands on the terminal
-  std::optional<double> drawn_at_;
+  Mutex mutex_;
+  Pace pace_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::string bar_ LOCKSTEP_GUARDED_BY(mutex_);  // as it stands on the terminal
+  std::optional<double> drawn_at_ LOCKSTEP_GUARDED_BY(mutex_);
   std::optional<ScopedLogSink> log_sink_;
 };
 

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::sparse {
 namespace {
 
-std::mutex global_mutex;
-CoordinateManagerPtr global_manager;
+Mutex global_mutex;
+CoordinateManagerPtr global_manager LOCKSTEP_GUARDED_BY(global_mutex);
 
 AxisValues times(AxisValues a, const AxisValues& b) {
   for (size_t i = 0; i < a.size(); ++i)
@@ -76,21 +77,21 @@ void CoordinateManager::set_batch_size(int64_t entries) {
 CoordinateManager::Inserted CoordinateManager::insert(const at::Tensor& coordinates, AxisValues tensor_stride,
                                                       const std::string& label) {
   CoordinateMap::Inserted inserted = checked_map(dimension_, coordinates, tensor_stride);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return {add(std::move(inserted.map), {std::move(tensor_stride), label}), std::move(inserted.unique),
           std::move(inserted.inverse)};
 }
 
 CoordinateManager::Inserted CoordinateManager::insert_apart(const at::Tensor& coordinates, AxisValues tensor_stride) {
   CoordinateMap::Inserted inserted = checked_map(dimension_, coordinates, tensor_stride);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return {add(std::move(inserted.map), {std::move(tensor_stride), "", ++counted_}), std::move(inserted.unique),
           std::move(inserted.inverse)};
 }
 
 CoordinateMapKey CoordinateManager::insert(CoordinateMapPtr map, AxisValues tensor_stride, const std::string& label) {
   require_stride(dimension_, *map, tensor_stride);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return add(std::move(map), {std::move(tensor_stride), label});
 }
 
@@ -98,7 +99,7 @@ CoordinateMapKey CoordinateManager::share(const CoordinateManager& from, const C
   CoordinateMapPtr map = from.map(key);
   if (&from == this) return key;
   require_stride(dimension_, *map, key.tensor_stride);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& [there, same] : maps_)
     if (same == map && there.tensor_stride == key.tensor_stride) return there;
   // Its number counts the other manager's maps.
@@ -112,7 +113,7 @@ CoordinateMapKey CoordinateManager::add(CoordinateMapPtr map, CoordinateMapKey k
 }
 
 bool CoordinateManager::contains(const CoordinateMapKey& key) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return maps_.count(key) != 0;
 }
 
@@ -126,12 +127,12 @@ CoordinateMapPtr CoordinateManager::find(const CoordinateMapKey& key) const {
 }
 
 CoordinateMapPtr CoordinateManager::map(const CoordinateMapKey& key) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return find(key);
 }
 
 std::vector<CoordinateMapKey> CoordinateManager::keys() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<CoordinateMapKey> keys;
   for (const auto& [key, map] : maps_) keys.push_back(key);
   return keys;
@@ -154,7 +155,7 @@ CoordinateMapKey CoordinateManager::stride_locked(const CoordinateMapKey& key, c
 }
 
 CoordinateMapKey CoordinateManager::stride(const CoordinateMapKey& key, const AxisValues& stride) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return stride_locked(key, stride);
 }
 
@@ -171,20 +172,20 @@ CoordinateMapKey CoordinateManager::origin_locked(const CoordinateMapKey& key) {
 }
 
 CoordinateMapKey CoordinateManager::origin(const CoordinateMapKey& key) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return origin_locked(key);
 }
 
 CoordinateMapKey CoordinateManager::prune(const CoordinateMapKey& key, const at::Tensor& keep) {
   CoordinateMapPtr pruned = map(key)->pruned(keep);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   // A number that no map has, on any stride: a transposed layer takes a finer map of its input's number for its own.
   return add(std::move(pruned), {key.tensor_stride, key.label, ++counted_});
 }
 
 CoordinateMapKey CoordinateManager::unite(const std::vector<CoordinateMapKey>& keys) {
   require(!keys.empty(), "CoordinateManager::unite", "there are no keys, expected one at least");
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<CoordinateMapKey> sorted = keys;
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
@@ -248,14 +249,14 @@ CoordinateMapKey CoordinateManager::out_key_locked(const CoordinateMapKey& in, c
 }
 
 CoordinateMapKey CoordinateManager::out_key(const CoordinateMapKey& in, const LayerGeometry& geometry) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return out_key_locked(in, geometry);
 }
 
 KernelMapPtr CoordinateManager::kernel_map(const CoordinateMapKey& in, const CoordinateMapKey& out,
                                            const KernelRegion& region, bool transposed) {
   if (transposed) return kernel_map(out, in, region)->transposed();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   KernelKey key{in, out, region};
   const auto known = kernel_maps_.find(key);
   if (known != kernel_maps_.end()) {
@@ -268,7 +269,7 @@ KernelMapPtr CoordinateManager::kernel_map(const CoordinateMapKey& in, const Coo
 }
 
 RowMapPtr CoordinateManager::row_map(const CoordinateMapKey& from, const CoordinateMapKey& to) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto known = row_maps_.find({from, to, false});
   if (known != row_maps_.end()) {
     ++hits_;
@@ -281,7 +282,7 @@ RowMapPtr CoordinateManager::row_map(const CoordinateMapKey& from, const Coordin
 }
 
 RowMapPtr CoordinateManager::origin_map(const CoordinateMapKey& key) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const CoordinateMapKey origin = origin_locked(key);
   const auto known = row_maps_.find({key, origin, true});
   if (known != row_maps_.end()) {
@@ -305,7 +306,7 @@ RowMapPtr CoordinateManager::origin_map(const CoordinateMapKey& key) {
 }
 
 CoordinateManager::Snapshot CoordinateManager::snapshot() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Snapshot snapshot{{maps_.begin(), maps_.end()}, {}, batch_size_};
   for (const auto& [from, to] : strided_) snapshot.strided.push_back({from.first, from.second, to});
   return snapshot;
@@ -314,7 +315,7 @@ CoordinateManager::Snapshot CoordinateManager::snapshot() const {
 void CoordinateManager::restore(const Snapshot& snapshot) {
   const char* name = "CoordinateManager::restore";
   set_batch_size(snapshot.batch_size);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   require(maps_.empty(), name, "the manager has ", maps_.size(), " maps, expected an empty one");
   for (const auto& [key, map] : snapshot.maps) {
     require(map != nullptr && map->dimension() == dimension_ &&
@@ -331,7 +332,7 @@ void CoordinateManager::restore(const Snapshot& snapshot) {
 }
 
 CoordinateManager::Statistics CoordinateManager::statistics() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Statistics sum;
   sum.coordinate_maps = static_cast<int64_t>(maps_.size());
   sum.kernel_maps = static_cast<int64_t>(kernel_maps_.size());
@@ -349,7 +350,7 @@ CoordinateManager::Statistics CoordinateManager::statistics() const {
 
 std::string CoordinateManager::to_string() const {
   const Statistics sum = statistics();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::string out = text("CoordinateManager of ", dimension_, " axes, ", sum.bytes, " bytes, ", sum.hits, " hits, ",
                          sum.misses, " misses\n");
   for (const auto& [key, map] : maps_) out += text("  map ", key.to_string(), ": ", map->size(), " coordinates\n");
@@ -362,12 +363,12 @@ std::string CoordinateManager::to_string() const {
 }
 
 void set_global_coordinate_manager(CoordinateManagerPtr manager) {
-  const std::lock_guard lock(global_mutex);
+  const Lock lock(global_mutex);
   global_manager = std::move(manager);
 }
 
 CoordinateManagerPtr global_coordinate_manager() {
-  const std::lock_guard lock(global_mutex);
+  const Lock lock(global_mutex);
   return global_manager;
 }
 

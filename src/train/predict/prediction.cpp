@@ -8,9 +8,9 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <set>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/cloud_files.h"
 #include "lockstep/models/state_dict.h"
@@ -97,7 +97,7 @@ class Answers {
 
  private:
   void tell(size_t file, std::vector<Prediction> answers) {
-    const std::scoped_lock lock(mutex_);
+    const Lock lock(mutex_);
     known_[file] = std::move(answers);
     for (; told_ < known_.size() && known_[told_]; ++told_)
       for (const Prediction& answer : *known_[told_])
@@ -106,9 +106,9 @@ class Answers {
 
   const std::function<void(const Prediction&)>& tell_;
   std::atomic<size_t> taken_ = 0;
-  std::mutex mutex_;
-  std::vector<std::optional<std::vector<Prediction>>> known_;
-  size_t told_ = 0;
+  Mutex mutex_;
+  std::vector<std::optional<std::vector<Prediction>>> known_;  // mutex_ guards it while threads ask
+  size_t told_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 /// Has each device ask, with the network as it lies there; one file is asked about on all cores at once.

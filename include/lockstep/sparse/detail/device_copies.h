@@ -3,9 +3,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <typeindex>
 #include <utility>
+
+#include "lockstep/base/detail/guarded.h"
 
 namespace lockstep::sparse {
 
@@ -16,7 +17,7 @@ class DeviceCopies {
   /// The copy of type T on a device; `make` gives it as a shared_ptr<T> where there is none yet.
   template <class T, class Make>
   std::shared_ptr<const T> get(int device, const Make& make) const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     std::shared_ptr<const void>& copy = copies_[{std::type_index(typeid(T)), device}];
     if (!copy) copy = std::shared_ptr<const T>(make());
     return std::static_pointer_cast<const T>(copy);
@@ -24,13 +25,13 @@ class DeviceCopies {
   /// Keeps a copy that was there before its map.
   template <class T>
   void put(int device, std::shared_ptr<const T> copy) const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     copies_[{std::type_index(typeid(T)), device}] = std::move(copy);
   }
 
  private:
-  mutable std::mutex mutex_;
-  mutable std::map<std::pair<std::type_index, int>, std::shared_ptr<const void>> copies_;
+  mutable Mutex mutex_;
+  mutable std::map<std::pair<std::type_index, int>, std::shared_ptr<const void>> copies_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::sparse
