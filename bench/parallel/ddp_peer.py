@@ -3,6 +3,7 @@
 
 ddp_peer.py NETWORK RANK WORLD PORT THREADS BATCH FORMAT: reads lines "STEPS" and answers with the seconds of a step.
 NETWORK is lenet or resnet18; the latter has synchronised batch norms, of our own: torch's SyncBatchNorm refuses the CPU.
+FORMAT is contiguous, channels_last or compiled (by torch.compile).
 """
 import os
 import sys
@@ -112,6 +113,8 @@ if world > 1:
     dist.init_process_group("gloo", rank=rank, world_size=world)
     # The statistics are the same on all ranks already.
     net = nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
+if sys.argv[7] == "compiled":
+    net = torch.compile(net)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 
 

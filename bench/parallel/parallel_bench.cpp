@@ -170,6 +170,7 @@ void compare_lenet(int64_t batch, nlohmann::json& results) {
   all.add_strangers("2 programs with half the batch, no exchange", 2);
   all.add_torch("PyTorch DDP, 2 processes", 2, 1, "contiguous");
   all.add_torch("PyTorch DDP, 2 processes, channels-last", 2, 1, "channels_last");
+  all.add_torch("PyTorch DDP, 2 processes, torch.compile", 2, 1, "compiled");
   all.add_torch("PyTorch, 2 intra-op threads", 1, 2, "contiguous");
   all.add_torch("PyTorch, 2 intra-op threads, channels-last", 1, 2, "channels_last");
   all.compare(static_cast<int>(std::max<int64_t>(4, 4096 / batch)), 9, results);
