@@ -10,6 +10,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import BroadcastMode
+from ._old_names import takes_old_names
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiSparseTensor import SparseTensor
@@ -65,6 +66,7 @@ class MinkowskiBroadcastBase(MinkowskiModuleBase):
 class MinkowskiBroadcastAddition(MinkowskiBroadcastBase):
     """Adds each batch entry's global row to its points."""
 
+    @takes_old_names("dimension")
     def __init__(self) -> None:
         super().__init__(BroadcastMode.ELEMENTWISE_ADDITON)
 
@@ -72,12 +74,17 @@ class MinkowskiBroadcastAddition(MinkowskiBroadcastBase):
 class MinkowskiBroadcastMultiplication(MinkowskiBroadcastBase):
     """Multiplies each batch entry's points by its global row."""
 
+    @takes_old_names("dimension")
     def __init__(self) -> None:
         super().__init__(BroadcastMode.ELEMENTWISE_MULTIPLICATION)
 
 
 class MinkowskiBroadcast(MinkowskiModuleBase):
     """Each point takes its batch entry's global row: [N, C of input_glob]."""
+
+    @takes_old_names("dimension")
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
 
     def __repr__(self) -> str:
         return self.__class__.__name__ + "()"

@@ -10,6 +10,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import RegionType
+from ._old_names import takes_old_names
 from .MinkowskiCommon import MinkowskiModuleBase, StrideType, _fill_uniform
 from .MinkowskiKernelGenerator import KernelGenerator
 from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_map_key
@@ -18,6 +19,7 @@ from .MinkowskiSparseTensor import SparseTensor, _check_input, _get_coordinate_m
 class MinkowskiChannelwiseConvolution(MinkowskiModuleBase):
     """A convolution of each channel with a kernel of its own: `kernel` [K, C], `bias` [1, C] or None."""
 
+    @takes_old_names()
     def __init__(
         self,
         in_channels: int,

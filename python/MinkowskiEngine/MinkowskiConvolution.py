@@ -11,6 +11,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import ConvolutionMode, RegionType
+from ._old_names import takes_old_names
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, StrideType, _fill_uniform
 from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
 from .MinkowskiKernelGenerator import KernelGenerator
@@ -158,6 +159,7 @@ class MinkowskiConvolutionBase(MinkowskiModuleBase):
         """The function of this layer."""
         return MinkowskiConvolutionTransposeFunction() if self.is_transpose else MinkowskiConvolutionFunction()
 
+    @takes_old_names()
     def forward(
         self,
         input: SparseTensor,
@@ -213,6 +215,7 @@ class MinkowskiConvolution(MinkowskiConvolutionBase):
     at the inputs' coordinates rounded down to multiples of the new tensor stride.
     """
 
+    @takes_old_names()
     def __init__(
         self,
         in_channels: int,
@@ -249,6 +252,7 @@ class MinkowskiConvolutionTranspose(MinkowskiConvolutionBase):
     """A convolution to finer coordinates: those of the finer tensor that the input came from where the manager has
     them, or with expand_coordinates all that an input reaches."""
 
+    @takes_old_names()
     def __init__(
         self,
         in_channels: int,
@@ -284,6 +288,7 @@ class MinkowskiConvolutionTranspose(MinkowskiConvolutionBase):
 class MinkowskiGenerativeConvolutionTranspose(MinkowskiConvolutionBase):
     """A transposed convolution whose outputs lie at every coordinate that an input reaches."""
 
+    @takes_old_names("generate_new_coords")
     def __init__(
         self,
         in_channels: int,

@@ -15,6 +15,7 @@ from lockstep._C import CoordinateMapKey
 from lockstep.sync_batch_norm import SyncBatchNorm, replace_modules
 
 from ._enums import PoolingMode
+from ._old_names import takes_old_names
 from .MinkowskiBroadcast import MinkowskiBroadcastAddition, MinkowskiBroadcastMultiplication
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
@@ -135,6 +136,7 @@ class MinkowskiInstanceNormFunction(EngineFunction):
 class MinkowskiStableInstanceNorm(MinkowskiModuleBase):
     """Instance norm put together of poolings and broadcasts: `weight` and `bias` [1, C]."""
 
+    @takes_old_names("dimension")
     def __init__(self, num_features: int) -> None:
         super().__init__()
         self.num_features = num_features
@@ -166,6 +168,7 @@ class MinkowskiStableInstanceNorm(MinkowskiModuleBase):
 class MinkowskiInstanceNorm(MinkowskiModuleBase):
     """Each batch entry's channels to mean 0 and variance 1, times `weight`, plus `bias`, [1, C] each."""
 
+    @takes_old_names("dimension")
     def __init__(self, num_features: int) -> None:
         super().__init__()
         self.num_features = num_features

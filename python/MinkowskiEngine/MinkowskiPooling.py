@@ -10,6 +10,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import PoolingMode
+from ._old_names import takes_old_names
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, StrideType
 from .MinkowskiConvolution import empty_key, output_key
 from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
@@ -117,6 +118,7 @@ class MinkowskiPoolingBase(MinkowskiModuleBase):
         """The function of this layer."""
         return MinkowskiLocalPoolingTransposeFunction() if self.is_transpose else MinkowskiLocalPoolingFunction()
 
+    @takes_old_names()
     def forward(
         self,
         input: SparseTensor,
@@ -195,6 +197,7 @@ class MinkowskiMaxPooling(MinkowskiPoolingBase):
 class MinkowskiPoolingTranspose(MinkowskiPoolingBase):
     """Unpooling: each finer output takes the mean of the inputs that reach it."""
 
+    @takes_old_names()
     def __init__(
         self,
         kernel_size: StrideType,
@@ -255,6 +258,7 @@ def _pool_field(
 class MinkowskiGlobalPooling(MinkowskiModuleBase):
     """All points of a batch entry to one at the origin; `mode` says how. Fields are taken too."""
 
+    @takes_old_names("dimension")
     def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
         super().__init__()
         assert isinstance(mode, PoolingMode), f"Mode must be an instance of PoolingMode. mode={mode}"
@@ -286,6 +290,7 @@ class MinkowskiGlobalPooling(MinkowskiModuleBase):
 class MinkowskiGlobalSumPooling(MinkowskiGlobalPooling):
     """The sum of each batch entry's points."""
 
+    @takes_old_names("dimension")
     def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_SUM_POOLING_PYTORCH_INDEX) -> None:
         super().__init__(mode)
 
@@ -293,6 +298,7 @@ class MinkowskiGlobalSumPooling(MinkowskiGlobalPooling):
 class MinkowskiGlobalAvgPooling(MinkowskiGlobalPooling):
     """The mean of each batch entry's points."""
 
+    @takes_old_names("dimension")
     def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
         super().__init__(mode)
 
@@ -300,6 +306,7 @@ class MinkowskiGlobalAvgPooling(MinkowskiGlobalPooling):
 class MinkowskiGlobalMaxPooling(MinkowskiGlobalPooling):
     """The largest value of each channel among each batch entry's points."""
 
+    @takes_old_names("dimension")
     def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_MAX_POOLING_PYTORCH_INDEX) -> None:
         super().__init__(mode)
 

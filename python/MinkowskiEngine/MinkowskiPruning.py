@@ -9,6 +9,7 @@ import torch
 from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
+from ._old_names import takes_old_names
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiConvolution import empty_key
 from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
@@ -34,6 +35,7 @@ class MinkowskiPruningFunction(EngineFunction):
 class MinkowskiPruning(MinkowskiModuleBase):
     """Keeps the points for which mask, bool [N], holds; they keep their order. None may be left."""
 
+    @takes_old_names("dimension")
     def __init__(self) -> None:
         super().__init__()
 

@@ -13,6 +13,7 @@ from lockstep._C import CoordinateMapKey
 from lockstep.sampler import share
 
 from ._enums import GPUMemoryAllocatorType, MinkowskiAlgorithm, SparseTensorQuantizationMode
+from ._old_names import old_attribute, takes_old_names
 from ._quantize import quantize_features, splat
 from .MinkowskiCommon import StrideType, convert_to_int_list, whole
 from .MinkowskiCoordinateManager import CoordinateManager
@@ -35,7 +36,10 @@ class SparseTensor(Tensor):
 
     _key_name = "coordinate_map_key"
     coordinate_map_key: CoordinateMapKey
+    coords_key = old_attribute("coords_key", "coordinate_map_key")
+    coords_man = old_attribute("coords_man", "coordinate_manager")
 
+    @takes_old_names("force_creation", "allow_duplicate_coords")
     def __init__(
         self,
         features: torch.Tensor,
@@ -93,6 +97,9 @@ class SparseTensor(Tensor):
     def _like(self, features: torch.Tensor) -> "SparseTensor":
         made = self._make(features, self.coordinate_map_key, self._manager)
         made._C = self._C
+        for name in ("unique_index", "inverse_mapping"):  # of a tensor that was made from coordinates
+            if name in self.__dict__:
+                setattr(made, name, self.__dict__[name])
         return made
 
     def initialize_coordinates(
@@ -253,16 +260,32 @@ class SparseTensor(Tensor):
 
     # ---- points -----------------------------------------------------------------------------------------------------
 
-    def slice(self, X: TensorField) -> TensorField:
-        """A tensor field of X's points, each with the features of its voxel in this tensor."""
+    def slice(self, X: TensorField | SparseTensor) -> TensorField:
+        """A tensor field of X's points, each with the features of its voxel in this tensor. The points of a sparse
+        tensor at the same coordinates are the rows that it was made from, before equal coordinates became one."""
         from .MinkowskiTensorField import TensorField
 
-        assert isinstance(X, TensorField), f"X is a {type(X).__name__}, expected a TensorField"
+        if isinstance(X, SparseTensor):
+            return self._at_points_of(X, self._F)
+        assert isinstance(X, TensorField), f"X is a {type(X).__name__}, expected a TensorField or a SparseTensor"
         return X._like(_C.take_rows(self._F, X._rows_in(self)))
 
-    def cat_slice(self, X: TensorField) -> TensorField:
+    def cat_slice(self, X: TensorField | SparseTensor) -> TensorField:
         """As slice(X), with X's own features behind."""
+        if isinstance(X, SparseTensor):
+            return self._at_points_of(X, torch.cat((self._F, X.F), dim=1))
         return X._like(torch.cat((self.slice(X).F, X.F), dim=1))
+
+    def _at_points_of(self, X: SparseTensor, features: torch.Tensor) -> TensorField:
+        """Features at this tensor's coordinates, for each row of coordinates that X was made from."""
+        from .MinkowskiTensorField import TensorField
+
+        self._is_same_key(X)
+        if "inverse_mapping" not in X.__dict__:
+            raise ValueError("X was not made from coordinates, so it has no points, expected the network's input, say")
+        points = self.C[X.inverse_mapping.to(self.device)]
+        features = _C.take_rows(features, X.inverse_mapping)
+        return TensorField(features, points, self.tensor_stride, coordinate_manager=self._manager)
 
     def interpolate(self, X: TensorField) -> TensorField:
         """A tensor field of X's points, with features interpolated linearly from this tensor's around them. Of a field

@@ -9,6 +9,7 @@ import torch
 from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
+from ._old_names import takes_old_names
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase
 from .MinkowskiCoordinateManager import CoordinateManager
 from .MinkowskiSparseTensor import SparseTensor
@@ -37,6 +38,7 @@ class MinkowskiUnionFunction(EngineFunction):
 class MinkowskiUnion(MinkowskiModuleBase):
     """The sum of two or more sparse tensors of one manager at the union of their coordinates."""
 
+    @takes_old_names("dimension")
     def __init__(self) -> None:
         super().__init__()
 

@@ -7,12 +7,14 @@
     net = ME.MinkowskiConvolution(3, 32, kernel_size=3, dimension=3)
     y = net(x)                                               # y.F, y.C
 """
+from typing import Any as _Any
+
 import torch as _torch
 
 import lockstep as _lockstep
 from lockstep._C import CoordinateMapKey
 
-from . import MinkowskiFunctional, MinkowskiOps
+from . import MinkowskiFunctional, MinkowskiOps, _old_names
 from ._enums import (
     BroadcastMode,
     ConvolutionMode,
@@ -136,6 +138,14 @@ from . import modules  # isort: skip
 
 __version__ = "0.5.4"
 """The release of MinkowskiEngine whose names and behaviour these are; lockstep.__version__ is this package's own."""
+
+
+def __getattr__(name: str) -> _Any:
+    """Today's class for a name of an earlier version."""
+    if name not in _old_names.CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _old_names.warn(f"`{name}` is called `{_old_names.CLASSES[name]}` now")
+    return globals()[_old_names.CLASSES[name]]
 
 
 def is_cuda_available() -> bool:

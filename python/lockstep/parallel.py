@@ -8,21 +8,26 @@
 Gradients of the replicas are added in the canonical tree's order, so a run gives the same bits each time
 (but for dropout and what else draws at random on a CPU: all threads there share one generator). Synchronised
 batch norms (lockstep.SyncBatchNorm, MinkowskiSyncBatchNorm) meet across the threads.
+
+Code that calls torch.nn.parallel itself runs on CPUs after enable_cpu().
 """
 from __future__ import annotations
 
+import functools
+import inspect
 import threading
-from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 import torch.nn as nn
+import torch.nn.parallel as torch_parallel
 
 from . import tree
 from .peers import Meeting, MeetingStopped, Peers, peers_scope
 
 Module = TypeVar("Module", bound=nn.Module)
 
-__all__ = ["gather", "parallel_apply", "replicate", "scatter"]
+__all__ = ["enable_cpu", "gather", "parallel_apply", "replicate", "scatter"]
 
 
 def _device(device: Any) -> torch.device:
@@ -208,3 +213,64 @@ def scatter(inputs: Any, devices: Sequence[Any], dim: int = 0) -> List[Any]:
         rows = [[part[r] for part in shares] for r in range(len(targets))]
         return [type(inputs)(*row) if hasattr(inputs, "_fields") else type(inputs)(row) for row in rows]
     return [inputs] * len(targets)
+
+
+class enable_cpu:
+    """Lets code that calls torch.nn.parallel run on CPUs, unchanged: where a device is a CPU, or none is named and the
+    tensors lie on one, torch.nn.parallel.replicate, parallel_apply, gather and scatter are this module's functions.
+
+        lockstep.parallel.enable_cpu()               # until undo()
+        with lockstep.parallel.enable_cpu(): ...     # within the block
+
+    It changes these four names of torch.nn.parallel, for the whole process, and nothing else. On GPUs they remain
+    torch's own, and so do DataParallel and names that a program imported from torch.nn.parallel before.
+    """
+
+    def __init__(self) -> None:
+        self._before: Dict[str, Callable] = {}
+        for name in ("gather", "parallel_apply", "replicate", "scatter"):
+            theirs = getattr(torch_parallel, name)
+            self._before[name] = theirs
+            setattr(torch_parallel, name, _ours_on_cpus(globals()[name], theirs))
+
+    def undo(self) -> None:
+        """Gives torch.nn.parallel the functions back that it had before. A second call does nothing."""
+        for name, theirs in self._before.items():
+            setattr(torch_parallel, name, theirs)
+        self._before = {}
+
+    def __enter__(self) -> "enable_cpu":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._before) or "nothing"
+        return f"{type(self).__name__}(changed in torch.nn.parallel: {names})"
+
+
+def _ours_on_cpus(ours: Callable, theirs: Callable) -> Callable:
+    signature = inspect.signature(theirs)
+
+    @functools.wraps(theirs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        values = given.arguments
+        # gather() is told by what it gathers: torch's own takes a CPU as the target of tensors on GPUs.
+        devices = values.get("devices", values.get("target_gpus"))
+        if devices is None:
+            devices = [leaf.device for leaf in _tensors(values.get("outputs", values.get("inputs")))]
+        on_cpu = any(device is not None and _device(device).type == "cpu" for device in devices)
+        return ours(*given.args, **given.kwargs) if on_cpu else theirs(*args, **kwargs)
+
+    return call
+
+
+def _tensors(value: Any) -> List[Any]:
+    """The tensors in tuples, lists and dicts, sparse ones among them."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for each in value for tensor in _tensors(each)]
+    return [value] if isinstance(getattr(value, "device", None), torch.device) else []

@@ -8,6 +8,6 @@ import files
 
 
 def check(root: pathlib.Path) -> list[str]:
-    command = [files.tool("mypy"), "--no-error-summary", "lockstep", "MinkowskiEngine"]
+    command = [files.tool("mypy"), "--no-error-summary", "lockstep", "MinkowskiEngine", "MinkowskiEngineBackend"]
     done = subprocess.run(command, cwd=root / "python", capture_output=True, text=True)
     return [f"python/{line}" for line in done.stdout.splitlines()] or done.stderr.splitlines()

@@ -10,6 +10,7 @@ import torch
 
 from lockstep import _C
 
+from .._old_names import takes_old_names
 from ..MinkowskiCommon import Array, StrideType, convert_to_int_list, whole
 
 
@@ -76,6 +77,7 @@ def _merge_labels(labels: Array, unique: Array, inverse: Array, ignore_label: in
     return merged
 
 
+@takes_old_names()
 def sparse_quantize(
     coordinates: Array,
     features: Array | None = None,
