@@ -10,7 +10,7 @@ import re
 
 import files
 
-# The diagram of docs/architecture.md: what a layer uses directly. What those use, it may use too.
+# The diagram of docs/inside/architecture.md: what a layer uses directly. What those use, it may use too.
 USES = {
     "base": [],
     "numerics": ["base"],
@@ -107,14 +107,14 @@ def check_links(path: pathlib.PurePath, content: str) -> list[str]:
     return [f"{path}: {layer} links to {used}, expected only what stands below it" for used in sorted(linked - below(layer))]
 
 
-# A line of the table in docs/architecture.md: | `comm` | numerics | groups of ... |
+# A line of the table in docs/inside/architecture.md: | `comm` | numerics | groups of ... |
 ROW = re.compile(r"^\| `(\w+)` \| ([\w, ]*?) ?\| ", re.M)
 
 
 def check_page(content: str) -> list[str]:
     """The diagram as readers have it."""
     page = {layer: [used for used in re.split(r", ", uses) if used] for layer, uses in ROW.findall(content)}
-    return [f"docs/architecture.md: {layer} stands on {', '.join(page.get(layer, [])) or 'nothing'}, expected "
+    return [f"docs/inside/architecture.md: {layer} stands on {', '.join(page.get(layer, [])) or 'nothing'}, expected "
             f"{', '.join(uses) or 'nothing'} as in tools/lint/layers.py"
             for layer, uses in USES.items() if set(page.get(layer, ["no line of the table"])) != set(uses)]
 

@@ -8,7 +8,7 @@
 #include <tuple>
 
 /// Convolutions of images on one CPU thread: products of matrices that read channels-last images where they lie, where
-/// libtorch reorders them first. Small images with few channels, as in LeNet, gain most (docs/performance.md).
+/// libtorch reorders them first. Small images with few channels, as in LeNet, gain most (docs/inside/performance.md).
 /// Each sum is made in one order, whatever the alignment and the number of threads around.
 namespace lockstep::dense {
 
