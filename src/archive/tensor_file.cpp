@@ -3,14 +3,10 @@
 
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
-#include <caffe2/serialize/read_adapter_interface.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -18,8 +14,9 @@
 #include <utility>
 
 #include "archive/pickle.h"
+#include "archive/safetensors.h"
+#include "archive/source.h"
 #include "lockstep/archive/detail/tensor_archive.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/base/detail/first_line.h"
 
 namespace lockstep::archive {
@@ -39,48 +36,6 @@ template <class... Parts>
 [[noreturn]] void damaged(const std::string& name, const Parts&... parts) {
   throw DamagedFile(text("read_tensor_file: '", name, "' ", parts..., ", expected a whole file of torch.save"));
 }
-
-using Source = caffe2::serialize::ReadAdapterInterface;
-
-class MemorySource : public Source {
- public:
-  explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  size_t size() const override { return bytes_.size(); }
-  size_t read(uint64_t at, void* into, size_t count, const char* /*what*/) const override {
-    if (at >= bytes_.size()) return 0;
-    count = std::min<size_t>(count, bytes_.size() - at);
-    std::memcpy(into, bytes_.data() + at, count);
-    return count;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
-// Reads each tensor from the file to its place: a file of gigabytes is in memory once.
-class FileSource : public Source {
- public:
-  explicit FileSource(const std::string& path) : file_(open_to_read(path, "read_tensor_file")) {
-    struct stat facts {};
-    size_ = fstat(file_.get(), &facts) == 0 ? static_cast<size_t>(facts.st_size) : 0;
-  }
-  size_t size() const override { return size_; }
-  size_t read(uint64_t at, void* into, size_t count, const char* /*what*/) const override {
-    size_t done = 0;
-    while (done < count) {
-      const ssize_t got =
-          pread(file_.get(), static_cast<char*>(into) + done, count - done, static_cast<off_t>(at + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;  // The reader above says that the file is cut short.
-      done += static_cast<size_t>(got);
-    }
-    return done;
-  }
-
- private:
-  Descriptor file_;
-  size_t size_ = 0;
-};
 
 class Archive {
  public:
@@ -135,6 +90,7 @@ class Archive {
 };
 
 Value read(std::shared_ptr<Source> source, const std::string& name) {
+  if (is_safetensors(name)) return read_safetensors(*source, name);
   std::array<uint8_t, 4> begin{};
   const size_t size = source->read(0, begin.data(), begin.size(), "the signature");
   if (size == 0) damaged(name, "is empty");
@@ -185,6 +141,10 @@ Value read_tensor_file(const std::string& path) {
   return read(std::make_shared<FileSource>(path), path);
 }
 
+bool is_safetensors(const std::string& path) {
+  return path.ends_with(".safetensors");
+}
+
 void write_archive(AtomicFile& file, const Value& value) {
   // libtorch's writer throws out of its destructor where its sink fails: ours never says so, and what failed comes out
   // here.
@@ -213,7 +173,7 @@ void write_archive(AtomicFile& file, const Value& value) {
 void write_tensor_file(const std::string& path, const Value& value) {
   static_assert(std::endian::native == std::endian::little);
   AtomicFile file(path, "write_tensor_file");
-  write_archive(file, value);
+  is_safetensors(path) ? write_safetensors(file, value, path) : write_archive(file, value);
   file.commit();
 }
 

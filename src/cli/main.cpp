@@ -72,6 +72,7 @@ int parse_and_run(int argc, char** argv) {
   setup_evaluate(app, chosen);
   setup_predict(app, chosen);
   setup_hash(app, chosen);
+  setup_convert(app, chosen);
   setup_report(app, chosen);
   setup_verify(app, chosen);
   setup_speedup(app, chosen);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "lockstep/archive/tensor_file.h"
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
@@ -150,7 +151,7 @@ void check(const Config& config) {
 }
 
 bool begins_with_file(const Config& config) {
-  return config.init.ends_with(".pt") || config.init.ends_with(".pth");
+  return config.init.ends_with(".pt") || config.init.ends_with(".pth") || archive::is_safetensors(config.init);
 }
 
 int64_t usual_batch(bool clouds) {

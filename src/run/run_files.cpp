@@ -20,8 +20,9 @@ bool Folder::holds_run() const {
 }
 
 void Folder::remove_run() const {
-  for (const auto& file : {metrics(), checkpoint(), previous_checkpoint(), weights(), config(), summary(), confusion(),
-                           samples(), scenes(), curves_svg(), curves_png(), report(), tensorboard()}) {
+  for (const auto& file :
+       {metrics(), checkpoint(), previous_checkpoint(), weights(), safetensors(), config(), summary(), confusion(),
+        samples(), scenes(), curves_svg(), curves_png(), report(), tensorboard()}) {
     std::filesystem::remove_all(file);
     std::filesystem::remove(partial_name(file));
   }

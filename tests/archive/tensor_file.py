@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's side of the test of files: tensor_file.py check|save|state_dict|objects|conjugated FILE."""
+"""Python's side of the test of files: tensor_file.py check|save|state_dict|objects|conjugated|check_safetensors|save_safetensors FILE."""
 
 import sys
 
+import safetensors
+import safetensors.torch
 import torch
 
 
@@ -65,4 +67,49 @@ def conjugated(path: str) -> None:
     torch.save({"a": torch.tensor([1 + 2j]).conj()}, path)
 
 
-{"check": check, "save": save, "state_dict": state_dict, "objects": objects, "conjugated": conjugated}[sys.argv[1]](sys.argv[2])
+# What both sides write into a safetensors file: each dtype that torch's Python can fill.
+def named_tensors() -> dict[str, torch.Tensor]:
+    out = {
+        str(dtype).removeprefix("torch."): torch.tensor([[0, 1, 2], [3, 4, 5]]).to(dtype)
+        for dtype in (
+            torch.bool,
+            torch.uint8,
+            torch.int8,
+            torch.int16,
+            torch.uint16,
+            torch.int32,
+            torch.uint32,
+            torch.int64,
+            torch.uint64,
+            torch.float16,
+            torch.bfloat16,
+            torch.float32,
+            torch.float64,
+            torch.complex64,
+            torch.float8_e4m3fn,
+            torch.float8_e5m2,
+        )
+    }
+    return out | {"scalar": torch.tensor(2.5), "empty": torch.zeros(0, 4), 'name "\\" ü': torch.ones(1)}
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def check_safetensors(path: str) -> None:
+    read, expected = safetensors.torch.load_file(path), named_tensors()
+    assert read.keys() == expected.keys(), read.keys() ^ expected.keys()
+    for name, tensor in expected.items():
+        assert read[name].dtype == tensor.dtype and read[name].shape == tensor.shape, name
+        assert torch.equal(bytes_of(read[name]), bytes_of(tensor)), name
+    with safetensors.safe_open(path, "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+
+
+def save_safetensors(path: str) -> None:
+    safetensors.torch.save_file(named_tensors(), path, metadata={"from": "Python", "twice": "\u00fc"})
+
+
+DIRECTIONS = (check, save, state_dict, objects, conjugated, check_safetensors, save_safetensors)
+{direction.__name__: direction for direction in DIRECTIONS}[sys.argv[1]](sys.argv[2])

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/pictures/png.h"
@@ -65,6 +66,7 @@ const std::string& expected() {
     const TemporaryFolder folder;
     expect_trained(recipe() + Words{"--devices", "1", "--out", folder.file("run")});
     EXPECT_EQ(hash_of(folder.file("run/weights.pt")), hash_of(folder.file("run/last.pt")));
+    EXPECT_EQ(hash_of(folder.file("run/weights.safetensors")), hash_of(folder.file("run/last.pt")));
     return hash_of(folder.file("run"));
   }();
   return hash;
@@ -249,6 +251,29 @@ TEST(Train, NoMistakeCostsARun) {
   expect_trained(again + Words{"--seed", "2"});
   EXPECT_TRUE(std::filesystem::exists(run + "/last.pt"));
   EXPECT_FALSE(std::filesystem::exists(run + "/report.html"));
+}
+
+TEST(Train, WeightsAreConvertedBothWaysAndBegunWith) {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  expect_trained(small() + Words{"--out", run});
+  const std::string hash = hash_of(run);
+  for (const auto& [from, to] : {std::pair{run, folder.file("a.safetensors")},
+                                 {folder.file("a.safetensors"), folder.file("b.pt")},
+                                 {folder.file("b.pt"), folder.file("c.safetensors")}}) {
+    const Ended ended = run_program({"convert", from, to});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr("sha256 " + hash));
+    EXPECT_EQ(hash_of(to), hash);
+  }
+  EXPECT_EQ(read_file(folder.file("a.safetensors")), read_file(run + "/weights.safetensors"));
+  // Steps too small to change a float32.
+  const Words still = small() + Words{"--lr", "1e-18", "--steps", "1"};
+  expect_trained(still + Words{"--init", folder.file("c.safetensors"), "--out", folder.file("next")});
+  EXPECT_EQ(hash_of(folder.file("next")), hash);
+  const Ended refused = run_program({"convert", run, folder.file("a.onnx")});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("expected .pt, .pth or .safetensors"));
 }
 
 // Each mistake: exit code 2 and one line that says it.

@@ -33,6 +33,7 @@ struct Folder {
   std::filesystem::path checkpoint() const { return folder / "last.pt"; }
   std::filesystem::path previous_checkpoint() const { return folder / "previous.pt"; }
   std::filesystem::path weights() const { return folder / "weights.pt"; }
+  std::filesystem::path safetensors() const { return folder / "weights.safetensors"; }  // the same weights
 
   /// Whether somebody would miss something here: metrics, a checkpoint, weights.
   bool holds_run() const;

@@ -32,6 +32,9 @@ void setup_predict(CLI::App& app, Command& chosen);
 /// `lockstep hash FILE...`: one SHA-256 over the names, shapes, dtypes and bytes of the weights.
 void setup_hash(CLI::App& app, Command& chosen);
 
+/// `lockstep convert FROM TO`: weights in another format, chosen by the ending of the name.
+void setup_convert(CLI::App& app, Command& chosen);
+
 /// `lockstep report RUN...`: one HTML page on the runs in these folders.
 void setup_report(CLI::App& app, Command& chosen);
 

@@ -4,9 +4,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include "lockstep/archive/safetensors.h"
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/detail/sha256.h"
 #include "lockstep/base/error.h"
@@ -350,7 +352,12 @@ void Recorder::finish(Outcome& outcome) {
   summary_.epochs = plan_.epochs(outcome.cursor);
   writing([&] {
     if (files_ == nullptr) return;
-    if (outcome.signal == 0) run::write_weights(files_->folder.weights(), outcome.weights);
+    if (outcome.signal == 0) {
+      run::write_weights(files_->folder.weights(), outcome.weights);
+      if (std::ranges::all_of(outcome.weights,
+                              [](const auto& item) { return archive::safetensors_hold(item.second.scalar_type()); }))
+        run::write_weights(files_->folder.safetensors(), outcome.weights);
+    }
     write_summary(outcome.signal == 0 ? "finished" : "interrupted");
     draw_curves();
   });
