@@ -5,6 +5,7 @@
     torchrun --nproc-per-node 2 classification.py
 """
 import argparse
+import os
 
 import torch
 import torch.distributed as dist
@@ -38,7 +39,7 @@ def main():
     parser.add_argument("--size", type=int, default=120)
     parser.add_argument("--batch", type=int, default=12)
     options = parser.parse_args()
-    if dist.is_torchelastic_launched():
+    if "RANK" in os.environ:  # torchrun sets it, and so do jobs of Kubernetes
         dist.init_process_group("gloo")
     torch.manual_seed(0)
     net = ME.MinkowskiSyncBatchNorm.convert_sync_batchnorm(Net(len(KINDS)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse networks in the hands of Lightning's Trainer and of Accelerate: two processes, Gloo."""
+"""Sparse networks in the hands of Lightning's Trainer, of Accelerate and of Ray Train: two processes, Gloo."""
 import os
 import pathlib
 import subprocess
@@ -23,7 +23,10 @@ def run(script, *arguments):
     return done.stdout
 
 
-@pytest.mark.parametrize("package, script", [("lightning", "with_lightning.py"), ("accelerate", "with_accelerate.py")])
+@pytest.mark.parametrize(
+    "package, script",
+    [("lightning", "with_lightning.py"), ("accelerate", "with_accelerate.py"), ("ray", "with_ray.py")],
+)
 def test_trainers_of_others(package, script):
     pytest.importorskip(package, reason=f"{package} is not installed")
     text = run(script, "--processes", "2", "--size", "24")
