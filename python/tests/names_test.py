@@ -131,7 +131,7 @@ def test_names_of_submodules_that_code_imports_from():
 
 
 def test_the_documentation_lists_every_name():
-    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text()
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md").read_text()
     classes = {path.split(".")[0] for path in names.CLASSES}
     wrapped = {f"Minkowski{name}" for name in names.WRAPPED.split()}
     functions = {path.removeprefix("MinkowskiOps.").removeprefix("MinkowskiFunctional.") for path in names.FUNCTIONS}
