@@ -184,6 +184,25 @@ Environment read_slurm(const Variables& variables) {
   return place;
 }
 
+// Kubeflow's Trainer sets what torchrun reads in each pod. Where a pod runs another program instead, that program is
+// the pod's one process and its threads take all devices, however many processes torchrun would have started.
+Environment read_trainer(const Variables& variables) {
+  Environment place;
+  const std::string expected =
+      "a number (the pods of the job are its ranks); where pods come and go, torchrun gives the ranks: torchrun "
+      "--no-python PROGRAM";
+  place.size = variables.number("PET_NNODES", 1, max_size, expected);
+  if (place.size == 1) {
+    place.launcher = "none";
+    return place;
+  }
+  place.launcher = "kubeflow";
+  place.rank = variables.number("PET_NODE_RANK", 0, place.size - 1, expected);
+  place.store_host = variables.need("PET_MASTER_ADDR", "the address of pod 0, as PET_NNODES is above 1");
+  place.store_port = variables.number("PET_MASTER_PORT", 1, max_port, "the port where the store listens");
+  return place;
+}
+
 // A script may hand on the launcher's numbers as RANK and WORLD_SIZE. Others would be left over from another launcher,
 // and nobody could say which of the two are meant.
 void check_agreement(const Variables& variables, const Environment& place) {
@@ -213,6 +232,8 @@ Environment read_launcher(const Variables& variables) {
     place = read_slurm(variables);
   else if (variables.has("RANK") || variables.has("WORLD_SIZE"))
     return read_torch(variables, "env");
+  else if (variables.has("PET_NNODES") || variables.has("PET_NODE_RANK"))
+    return read_trainer(variables);
   else
     place.launcher = "none";
   if (place.launcher != "none") check_agreement(variables, place);

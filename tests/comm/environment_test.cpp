@@ -79,6 +79,15 @@ Variables pytorch_job() {
           {"KUBERNETES_SERVICE_HOST", "10.96.0.1"}};
 }
 
+// Pod 2 of 4; torchrun would start four processes in each.
+Variables kubeflow_trainer() {
+  return {{"PET_NNODES", "4"},
+          {"PET_NPROC_PER_NODE", "4"},
+          {"PET_NODE_RANK", "2"},
+          {"PET_MASTER_ADDR", "job-node-0-0.job"},
+          {"PET_MASTER_PORT", "29400"}};
+}
+
 Variables openmpi() {
   return {{"OMPI_COMM_WORLD_RANK", "2"},       {"OMPI_COMM_WORLD_SIZE", "4"},    {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "1040515073"}, {"PMIX_RANK", "2"}};
@@ -131,6 +140,19 @@ TEST(Environment, IsReadFromEveryLauncher) {
        {"torchrun", 2, 4, 0, 2, "node1", 29500, false, "train"}},
       {"torchrun below srun", with(slurm(), torchrun()), {"torchrun", 2, 4, 0, 2, "node1", 29500, true, "train"}},
       {"Kubernetes", pytorch_job(), {"env", 2, 4, 0, 1, "job-master-0", 23456, false, ""}},
+      {"Kubeflow's Trainer, without torchrun",
+       kubeflow_trainer(),
+       {"kubeflow", 2, 4, 0, 1, "job-node-0-0.job", 29400, false, ""}},
+      {"torchrun below Kubeflow's Trainer",
+       with(kubeflow_trainer(), torchrun()),
+       {"torchrun", 2, 4, 0, 2, "node1", 29500, true, "train"}},
+      {"lockstep run below Kubeflow's Trainer",
+       with(kubeflow_trainer(), lockstep_run()),
+       {"lockstep run", 2, 4, 0, 2, "10.0.0.1", 29511, true, "7f3a"}},
+      {"PyTorchJob, which sets torchrun's arguments too",
+       with(kubeflow_trainer(), pytorch_job()),
+       {"env", 2, 4, 0, 1, "job-master-0", 23456, false, ""}},
+      {"Kubeflow's Trainer with one pod", {{"PET_NNODES", "1"}}, {"none", 0, 1, 0, 1, "", 0, false, ""}},
       {"OpenMPI on one host", one_openmpi_host(), {"openmpi", 2, 4, 2, 4, "127.0.0.1", 0, false, "1040515073"}},
       {"OpenMPI on two hosts", openmpi(), {"openmpi", 2, 4, 0, 2, "", 0, false, "1040515073"}},
       {"OpenMPI on two hosts with an address",
@@ -196,6 +218,13 @@ TEST(Environment, RejectsWhatIsBrokenAndNamesTheVariable) {
       {with(torchrun(), {{"MASTER_PORT", "70000"}}), "MASTER_PORT is '70000'"},
       {with(torchrun(), {{"TORCHELASTIC_USE_AGENT_STORE", "yes"}}),
        "TORCHELASTIC_USE_AGENT_STORE is 'yes', expected True or False"},
+      {with(kubeflow_trainer(), {{"PET_NNODES", "1:4"}}), "PET_NNODES is '1:4', expected a number"},
+      {with(kubeflow_trainer(), {{"PET_NNODES", "1:4"}}), "torchrun --no-python PROGRAM"},
+      {with(kubeflow_trainer(), {{"PET_NODE_RANK", "4"}}), "PET_NODE_RANK is '4', expected"},
+      {without(kubeflow_trainer(), "PET_NODE_RANK"), "PET_NODE_RANK is not set, expected a number"},
+      {without(kubeflow_trainer(), "PET_NNODES"), "PET_NNODES is not set, expected a number"},
+      {without(kubeflow_trainer(), "PET_MASTER_ADDR"), "PET_MASTER_ADDR is not set, expected the address of pod 0"},
+      {without(kubeflow_trainer(), "PET_MASTER_PORT"), "PET_MASTER_PORT is not set, expected the port"},
       {{{"LOCKSTEP_RUN", "7f3a"}}, "WORLD_SIZE is not set"},
       {without(openmpi(), "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE is not set"},
       {without(openmpi(), "OMPI_COMM_WORLD_RANK"), "OMPI_COMM_WORLD_RANK is not set"},
