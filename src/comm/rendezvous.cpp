@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,11 +11,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/transport/transport.h"
 #include "lockstep/base/detail/atomic_file.h"
+#include "lockstep/base/detail/descriptor.h"
 #include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/error.h"
 
@@ -21,6 +25,33 @@ namespace lockstep::comm {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A socket that only this host reaches, where the store's host is written as such an address: c10d's own would listen
+// on all addresses, and who connects there is not asked for a name. None where the port is taken: by this process's own
+// store, which c10d then shares, or by another program, which c10d names.
+std::optional<int> listen_on_loopback(const std::string& host, int port) {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(static_cast<uint16_t>(port));
+  if (inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &v4.sin_addr) != 1 ||
+      ntohl(v4.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET)
+    return {};
+  Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  if (!listener) return {};
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&v4), sizeof v4) != 0 ||
+      listen(listener.get(), SOMAXCONN) != 0)
+    return {};
+  return listener.release();
+}
+
+int port_of(int listener) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) throw_errno("getsockname");
+  return ntohs(address.sin_port);
+}
 
 c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port, bool serve,
                                               std::chrono::milliseconds timeout) {
@@ -30,6 +61,8 @@ c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port,
   options.waitWorkers = false;
   options.multiTenant = true;  // a process that connects twice serves both groups
   options.timeout = timeout;
+  if (serve) options.masterListenFd = listen_on_loopback(host, port);
+  if (options.masterListenFd) options.port = static_cast<uint16_t>(port_of(*options.masterListenFd));
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
