@@ -22,7 +22,7 @@ void ResultFiles::check() const {
 
 void ResultFiles::write(const report::Table& table, const report::Figure& figure) const {
   if (!json.empty()) write_file(json, table.to_json() + "\n");
-  if (!chart.empty()) report::write_figure(chart, figure);
+  if (!chart.empty()) report::write_figures(chart, {&figure, 1});
 }
 
 }  // namespace lockstep::cli

@@ -7,6 +7,7 @@
 
 #include "cli/program.h"
 #include "lockstep/base/detail/file.h"
+#include "lockstep/pictures/png.h"
 #include "lockstep/run/run_files.h"
 #include "support/temporary_folder.h"
 
@@ -14,6 +15,7 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -42,6 +44,15 @@ TEST_F(ReportCommand, ComparesSeveralRuns) {
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_EQ(ended.out, page + "\n");
   EXPECT_THAT(read_file(page), HasSubstr("2 runs compared"));
+}
+
+TEST_F(ReportCommand, DrawsTheCurvesOfSeveralRunsIntoOnePicture) {
+  const std::string chart = folder / "curves";
+  const auto ended = run_program({"report", make_run("one"), make_run("two"), "-o", folder / "page.html", "--chart", chart});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr(chart + ".svg\n" + chart + ".png\n"));
+  EXPECT_THAT(read_file(chart + ".svg"), AllOf(HasSubstr("one, train"), HasSubstr("two, train")));
+  EXPECT_EQ(pictures::decode_png(read_file(chart + ".png"), "curves.png").width, 1920);
 }
 
 TEST_F(ReportCommand, AnswersAMistakeWithOneLineAndExitCode2) {

@@ -86,7 +86,8 @@ TEST(Table, SaysWhichRowOrColumnIsWrong) {
 
 TEST(Table, IsWrittenAsSvgAndPng) {
   const TemporaryFolder folder;
-  write_figure(folder / "speedup", speedups().to_figure({.title = "Time", .x = "devices", .y = "time"}));
+  const Figure figure = speedups().to_figure({.title = "Time", .x = "devices", .y = "time"});
+  write_figures(folder / "speedup", {&figure, 1});
   EXPECT_THAT(read_file(folder / "speedup.svg"), HasSubstr("data-series=\"time\""));
   EXPECT_EQ(pictures::decode_png(read_file(folder / "speedup.png"), "speedup.png").width, 960);
 }

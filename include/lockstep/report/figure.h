@@ -55,7 +55,7 @@ std::string to_svg(std::span<const Figure> figures, FigureSize size = {});
 pictures::Image to_image(std::span<const Figure> figures, FigureSize size = {}, Theme theme = Theme::light,
                          double scale = 2);
 
-/// STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.
-void write_figure(const std::filesystem::path& stem, const Figure& figure);
+/// Figures side by side: STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.
+void write_figures(const std::filesystem::path& stem, std::span<const Figure> figures);
 
 }  // namespace lockstep::report

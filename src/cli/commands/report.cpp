@@ -8,6 +8,7 @@
 
 #include "cli/commands/commands.h"
 #include "lockstep/base/detail/file.h"
+#include "lockstep/report/curves.h"
 #include "lockstep/report/html.h"
 #include "lockstep/run/run_files.h"
 
@@ -17,6 +18,7 @@ namespace {
 struct ReportOptions {
   std::vector<std::string> runs;
   std::string output;
+  std::string chart;
 };
 
 // Into report.html where nobody names a file: in the folder of a single run, else in the current one.
@@ -26,6 +28,11 @@ int report(const ReportOptions& options) {
   if (output.empty()) output = runs.size() == 1 ? run::Folder{options.runs[0]}.report() : "report.html";
   write_file(output, report::report_page(runs));
   std::printf("%s\n", output.c_str());
+  if (!options.chart.empty()) {
+    const report::Figure figures[] = {report::loss_figure(runs), report::accuracy_figure(runs)};
+    report::write_figures(options.chart, figures);
+    std::printf("%s.svg\n%s.png\n", options.chart.c_str(), options.chart.c_str());
+  }
   return 0;
 }
 
@@ -38,6 +45,8 @@ void setup_report(CLI::App& app, Command& chosen) {
   command->add_option("RUN", options->runs, "Folders of runs")->required();
   command->add_option("-o,--output", options->output,
                       "The page; default: report.html, in the run's folder if there is one run");
+  command->add_option("--chart", options->chart,
+                      "Loss and accuracy of the runs as pictures: this with .svg and .png added");
   command->callback([options, &chosen] { chosen = [options] { return report(*options); }; });
 }
 

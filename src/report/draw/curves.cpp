@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
-#include "lockstep/pictures/png.h"
 #include "lockstep/report/format.h"
 
 namespace lockstep::report {
@@ -133,8 +131,7 @@ Figure speedup_figure(std::span<const run::SpeedupRow> rows) {
 void write_curves(const run::Folder& folder, std::span<const run::Metrics> metrics) {
   const run::RunData run{.name = folder.folder.filename().string(), .metrics = {metrics.begin(), metrics.end()}};
   const Figure figures[] = {loss_figure({&run, 1}), accuracy_figure({&run, 1})};
-  write_file(folder.curves_svg(), to_svg(figures));
-  write_file(folder.curves_png(), pictures::encode_png(to_image(figures)));
+  write_figures(folder.folder / "curves", figures);
 }
 
 }  // namespace lockstep::report

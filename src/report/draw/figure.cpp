@@ -83,9 +83,9 @@ pictures::Image to_image(std::span<const Figure> figures, FigureSize size, Theme
   return canvas.image();
 }
 
-void write_figure(const std::filesystem::path& stem, const Figure& figure) {
-  write_file(stem.string() + ".svg", to_svg({&figure, 1}));
-  write_file(stem.string() + ".png", pictures::encode_png(to_image({&figure, 1})));
+void write_figures(const std::filesystem::path& stem, std::span<const Figure> figures) {
+  write_file(stem.string() + ".svg", to_svg(figures));
+  write_file(stem.string() + ".png", pictures::encode_png(to_image(figures)));
 }
 
 }  // namespace lockstep::report
