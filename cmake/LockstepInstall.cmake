@@ -40,7 +40,7 @@ install(
 
 if(TARGET lockstep)
   set_target_properties(lockstep PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON) # it finds libtorch where it was built
-  install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
 
 configure_package_config_file(
@@ -49,3 +49,4 @@ configure_package_config_file(
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake" "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/LockstepTorch.cmake" DESTINATION "${_lockstep_config_folder}")
+include(LockstepPackages)

@@ -79,6 +79,7 @@ int parse_and_run(int argc, char** argv) {
   setup_sweep(app, chosen);
   setup_info(app, chosen);
   setup_selftest(app, chosen);
+  setup_completion(app, chosen);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) command->allow_extras();
   try {
     app.parse(std::vector<std::string>(arguments.own.rbegin(), arguments.own.rend()));

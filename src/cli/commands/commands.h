@@ -35,6 +35,9 @@ void setup_hash(CLI::App& app, Command& chosen);
 /// `lockstep convert FROM TO`: weights in another format, chosen by the ending of the name.
 void setup_convert(CLI::App& app, Command& chosen);
 
+/// `lockstep completion SHELL`: prints a script by which bash or zsh completes commands, options and their values.
+void setup_completion(CLI::App& app, Command& chosen);
+
 /// `lockstep report RUN...`: one HTML page on the runs in these folders.
 void setup_report(CLI::App& app, Command& chosen);
 
