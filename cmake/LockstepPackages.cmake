@@ -29,7 +29,8 @@ if(NOT TARGET lockstep)
   return()
 endif()
 
-# The program says itself what its commands and options are. It is asked when it is installed, not each time it is built.
+# The program says itself what its commands and options are. It is asked when it is installed, not whenever it is
+# built.
 install(
   CODE "
     set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")

@@ -39,7 +39,8 @@ function(check_completion)
     math(EXPR last "${count} - 1")
     string(REPLACE ";" " " words "${CMAKE_MATCH_1}")
     execute_process(
-      COMMAND bash -c "source '${script}'; COMP_WORDS=(${words}); COMP_CWORD=${last}; _lockstep; echo \" \${COMPREPLY[*]} \""
+      COMMAND bash -c "source '${script}'; COMP_WORDS=(${words}); COMP_CWORD=${last}; _lockstep; \
+echo \" \${COMPREPLY[*]} \""
       OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
     expect("completion of '${words}'" "${output}" " ${CMAKE_MATCH_2} ")
   endforeach()
