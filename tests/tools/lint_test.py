@@ -139,6 +139,8 @@ class Text(unittest.TestCase):
             self.assertEqual(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), page), [])
             changed = page.replace("int a", "int b")
             self.assertEqual(len(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), changed)), 1)
+            unnamed = page.partition("\n")[2]
+            self.assertIn("no file has", text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), unnamed)[0])
             gone = page.replace("a.cpp", "b.cpp")
             self.assertEqual(len(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), gone)), 1)
 

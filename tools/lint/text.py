@@ -63,6 +63,9 @@ def check_file(path: pathlib.PurePath, content: str) -> list[str]:
 # that head the file are left out of the page.
 SHOWN = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.S)
 
+# A fenced block of C++ claims to be whole, so a file has it, which a build compiles. (Python's are run by
+# python/tests/pages, where no file has them.) An excerpt is indented.
+FENCED_CPP = re.compile(r"(<!-- file: \S+ -->\n)?^```(?:cpp|c\+\+)$", re.M)
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
@@ -109,6 +112,8 @@ def check_page(root: pathlib.Path, path: pathlib.PurePath, content: str) -> list
     problems = check_links(root, path, content)
     if not any(path.is_relative_to(history) for history in HISTORY):
         problems += check_names(root, path, content)
+    if any(not shown for shown in FENCED_CPP.findall(content)):
+        problems.append(f"{path}: a fenced block of C++ that no file has, expected <!-- file: NAME --> before it")
     for name, block in SHOWN.findall(content):
         file = root / name
         if not file.is_file():

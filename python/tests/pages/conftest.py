@@ -6,6 +6,7 @@ import sys
 import types
 
 import pytest
+import torch.distributed as dist
 
 LINES = [
     {"step": 1, "epoch": 0.5, "split": "train", "loss": 2.5, "seconds": 0.1, "phases": {"wait": 0.0}, "devices": 2},
@@ -28,3 +29,13 @@ def services(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
     return sent
+
+
+@pytest.fixture(autouse=True)
+def job_of_one(monkeypatch):
+    """What torchrun says to a job of one process."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
