@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tools" / "lint"))
 sys.dont_write_bytecode = True
 
 import layers  # noqa: E402
+import options  # noqa: E402
 import text  # noqa: E402
 import tree  # noqa: E402
 
@@ -143,6 +144,16 @@ class Text(unittest.TestCase):
             self.assertIn("no file has", text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), unnamed)[0])
             gone = page.replace("a.cpp", "b.cpp")
             self.assertEqual(len(text.check_page(pathlib.Path(folder), pathlib.PurePath("page.md"), gone)), 1)
+
+
+class Options(unittest.TestCase):
+    def test_an_option_that_is_on_no_page_and_one_that_no_program_has_are_found(self):
+        known = options.options_of(['c.add_option("-n,--processes", x); c.add_flag("--json", y);', 'out.push_back({"lr",\n kRecipe,'])
+        self.assertEqual(known, {"--processes", "--json", "--lr"})
+        listed = {options.PAGE: "`-n,--processes` `--json` `--lr`\n"}
+        self.assertEqual(options.check_pages(known, {**listed, "a.md": "    lockstep train x --lr 1 \\\n      --no-json\n"}), [])
+        self.assertEqual(len(options.check_pages(known, {options.PAGE: "`--json` `--lr`\n"})), 1)
+        self.assertEqual(len(options.check_pages(known, {**listed, "a.md": "    lockstep train x --lr 1 \\\n      --rate 2\n"})), 1)
 
 
 class Tree(unittest.TestCase):

@@ -8,6 +8,7 @@ import time
 import files
 import layers
 import layout
+import options
 import python_types
 import text
 import tidy
@@ -17,6 +18,7 @@ CHECKS = {
     "layers": layers.check,
     "tree": tree.check,
     "text": text.check,
+    "options": options.check,
     "layout": layout.check,
     "cmake": layout.check_cmake,
     "types": python_types.check,
