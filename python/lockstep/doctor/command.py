@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the watched program, ends it after its steps, and ends it when its ranks wait for each other for ever."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from typing import Dict, List, Optional, Sequence
+
+from . import options as settings
+from .hang import Progress
+
+INJECT = pathlib.Path(__file__).resolve().parent / "inject"
+OWN_END = 5.0  # seconds that a program gets to end by itself, where the user named no number of steps
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a run ended: by itself with `code`, or by us because of `ended` ('steps', 'hang', 'interrupted')."""
+
+    code: Optional[int] = None
+    ended: str = ""
+    error: str = ""
+
+
+def environment(folder: str) -> Dict[str, str]:
+    found = dict(os.environ)
+    path = found.get("PYTHONPATH")
+    found["PYTHONPATH"] = str(INJECT) + (os.pathsep + path if path else "")
+    found["LOCKSTEP_DOCTOR"] = folder
+    return found
+
+
+def _children(pids: Sequence[int]) -> List[int]:
+    """All descendants of processes, as /proc has them."""
+    parents: Dict[int, List[int]] = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    found, open_ = [], list(pids)
+    while open_:
+        for child in parents.get(open_.pop(), []):
+            found.append(child)
+            open_.append(child)
+    return found
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the launcher first, so that it says nothing of ranks that died, then all that it started, which may have made
+    process groups of their own."""
+    below = _children([process.pid])
+    _kill(process.pid)
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    for pid in below:
+        _kill(pid)
+    process.wait()
+
+
+def _is_enough(progress: Progress, steps: Optional[int], since: Dict[str, float]) -> bool:
+    """Whether all training ranks have made their steps, or one of them did and the others had two seconds more."""
+    if steps == 0:
+        return False
+    limit = settings.DEFAULT_STEPS if steps is None else steps
+    epochs = settings.DEFAULT_EPOCHS if steps is None else None
+    ready = progress.ready(limit, epochs)
+    if not any(ready):
+        return False
+    begun = since.setdefault("ready", time.monotonic())
+    waited = time.monotonic() - begun
+    if steps is None:
+        return waited > OWN_END
+    return all(ready) or waited > 2.0
+
+
+def run(command: Sequence[str], folder: str, steps: Optional[int]) -> Outcome:
+    try:
+        process = subprocess.Popen(command, env=environment(folder), start_new_session=True)
+    except OSError as error:
+        return Outcome(error=f"{command[0]}: {error.strerror}")
+    progress = Progress(folder)
+    since: Dict[str, float] = {}
+    try:
+        while True:
+            try:
+                return Outcome(code=process.wait(timeout=0.2))
+            except subprocess.TimeoutExpired:
+                pass
+            progress.read()
+            if _is_enough(progress, steps, since):
+                end(process)
+                return Outcome(ended="steps")
+            if progress.hangs():
+                end(process)
+                return Outcome(ended="hang")
+    except KeyboardInterrupt:
+        end(process)
+        return Outcome(ended="interrupted")
+    except BaseException:
+        end(process)
+        raise

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mismatched-collectives and uneven-steps: ranks that make different calls, or different numbers of steps."""
+from __future__ import annotations
+
+import os
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from ..findings import Finding
+from ..logs import Rank, Run
+
+_MATCH = """# every rank of a group makes the same calls in the same order: move the collective out of what only
+# some ranks do (if rank == 0: ...), and give it the same shape everywhere"""
+_EVEN = """loader = DataLoader(dataset, sampler=DistributedSampler(dataset, drop_last=True), ...)   # as many steps on all ranks
+# lockstep.ExactSampler gives all ranks the same number of batches; or, with uneven inputs:
+with model.join():
+    for batch in loader: ..."""
+
+
+def _calls(rank: Rank) -> Dict[str, List[dict]]:
+    found: Dict[str, List[dict]] = {}
+    for each in rank.of("call"):
+        found.setdefault(each["group"], []).append(each)
+    return found
+
+
+def _short(places: Sequence[str]) -> str:
+    if not places:
+        return "a library"
+    path, line = places[0].rsplit(":", 1)
+    return f"{os.path.basename(path)}:{line}"
+
+
+def _say(call: dict) -> str:
+    shape = "".join(f" {each}" for each in call["shape"][:2])
+    return f"{call['kind']}{shape} at {_short(call['where'])}"
+
+
+_FREE = ("all_gather", "all_to_all", "gather_object", "all_gather_object", "scatter", "gather")  # ranks' shapes may differ
+
+
+def _differ(one: dict, two: dict) -> bool:
+    if one["kind"] != two["kind"]:
+        return True
+    if one["kind"].startswith(_FREE) or "object" in one["kind"]:
+        return False
+    return one["shape"] != two["shape"] or one["dtype"] != two["dtype"] or one["op"] != two["op"]
+
+
+def _mismatch(run: Run) -> Optional[Finding]:
+    every = [_calls(rank) for rank in run.ranks]
+    for group in sorted({key for calls in every for key in calls}, key=lambda key: key != "world"):
+        members = range(run.world) if group == "world" else [int(n) for n in group.split(",") if n.isdigit()]
+        lists = [(run.ranks[m].number, every[m].get(group, [])) for m in members if m < run.world]
+        for (rank, mine), (other, theirs) in ((lists[0], each) for each in lists[1:]):
+            for number, (one, two) in enumerate(zip(mine, theirs)):
+                if _differ(one, two):
+                    return Finding(
+                        "mismatched-collectives", "error", f"Ranks {rank} and {other} make different calls at the same time.",
+                        [f"call {number} of group {group}: rank {rank}: {_say(one)}", f"rank {other}: {_say(two)}"],
+                        [rank, other], one["where"][0] if one["where"] else "",
+                        "The ranks wait for each other until the group's time-out, or take each other's data for their own.",
+                        _MATCH)  # fmt: skip
+    return None
+
+
+def _last(rank: Rank) -> Tuple[str, List[str]]:
+    """What a rank does at the end of its log."""
+    for each in reversed(rank.events):
+        kind = each["e"]
+        if kind in ("exit", "destroyed"):
+            return "has ended", []
+        if kind in ("call", "enter"):
+            return f"waits in {each['kind']}", each["where"]
+        if kind in ("called", "leave", "step", "batch", "forward", "passend"):
+            return "computes", []
+    return "does nothing", []
+
+
+def _stuck(run: Run) -> Optional[Finding]:
+    """Ranks that wait where the others do not come."""
+    ends = {rank.number: _last(rank) for rank in run.ranks}
+    waiting = [number for number, (what, _) in ends.items() if what.startswith("waits")]
+    if run.ended != "hang" and not (waiting and any(what == "has ended" for what, _ in ends.values())):
+        return None
+    steps = {rank.number: rank.steps or len(rank.of("backward")) for rank in run.ranks}
+    lines = [f"rank {n}: {steps[n]} steps made, {what}" + (f" at {_short(places)}" if places else "")
+             for n, (what, places) in ends.items()]  # fmt: skip
+    where = next((places[0] for _, places in ends.values() if places), "")
+    backward = any("backward" in what or "forward" in what for what, _ in ends.values())
+    if len(set(steps.values())) > 1 or backward:
+        return Finding("uneven-steps", "error", "Ranks make different numbers of steps, and wait for each other.",
+                       lines, sorted(ends), where, "The program hangs until the group's time-out, or ends with an error.", _EVEN)  # fmt: skip
+    return Finding("mismatched-collectives", "error", "Ranks wait in different calls.", lines, sorted(ends), where,
+                   "The program hangs until the group's time-out, or ends with an error.", _MATCH)  # fmt: skip
+
+
+def _uneven(run: Run) -> Optional[Finding]:
+    """Epochs of different lengths, whether or not they made the program hang."""
+    if run.of("join"):
+        return None
+    for passes in run.shared_passes():
+        if not all(each.ended and each.trains for each in passes.values()):
+            continue
+        counts = {rank: len(each.batches) for rank, each in passes.items()}
+        if len(set(counts.values())) > 1:
+            one = next(iter(passes.values()))
+            lines = [f"epoch {one.number}: " + ", ".join(f"rank {r} {c} batches" for r, c in counts.items())]
+            return Finding("uneven-steps", "error", "Ranks make different numbers of steps in an epoch.", lines,
+                           sorted(counts), one.loader.about["where"],
+                           "A rank waits in its collective for ranks that have left the loop.", _EVEN)  # fmt: skip
+    return None
+
+
+def judge(run: Run) -> List[Finding]:
+    if run.world < 2:
+        return []
+    uneven = _uneven(run)
+    mismatch = _mismatch(run) or (None if uneven else _stuck(run))
+    return [each for each in (uneven, mismatch) if each is not None]

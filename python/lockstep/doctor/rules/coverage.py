@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""missing-examples and padded-examples: an epoch that leaves examples out, or repeats some to fill up."""
+from __future__ import annotations
+
+import collections
+from typing import Dict, List
+
+from ..findings import Finding
+from ..logs import Pass, Run
+
+_EXACT = """sampler = lockstep.ExactSampler(dataset, batch_size=...)   # each example once, on any number of ranks
+loader = DataLoader(dataset, batch_sampler=sampler)"""
+_EVALUATE = """mine = torch.utils.data.Subset(dataset, range(rank, len(dataset), world_size))   # no padding, none left out
+loader = DataLoader(mine, batch_size=...)
+# then sum counts over ranks: lockstep.metrics.Accuracy().all_merge(), or all_reduce of [correct, seen]"""
+
+
+def _one(passes: Dict[int, Pass], world: int, missed: List[frozenset]) -> List[Finding]:
+    one = next(iter(passes.values()))
+    about = one.loader.about
+    size = about["size"]
+    alike = all(p.loader.about["print"] == about["print"] for p in passes.values())
+    if about["iterable"] or size <= 0 or not alike or not all(p.ended and p.ids for p in passes.values()):
+        return []
+    by_rank = {rank: p.all_ids() for rank, p in passes.items()}
+    if any(len(ids) - len(set(ids)) > 0.02 * len(ids) + world for ids in by_rank.values()):
+        return []  # drawn with replacement
+    counts = collections.Counter(each for ids in by_rank.values() for each in ids)
+    trains = any(p.trains for p in passes.values())
+    if world > 1 and (len(passes) < world or any(len(set(ids)) == size for ids in by_rank.values())):
+        return []  # a rank went through the whole set, or one worked alone
+    found = []
+    missing = size - len(counts)
+    batch = max((len(ids) for p in passes.values() for ids in p.ids), default=1)
+    ranks, what = sorted(passes), "training" if trains else "evaluation"
+    if missing > 0:
+        gone = frozenset(range(size)) - frozenset(counts)
+        tail = missing < world * batch and (missing < 0.2 * size)
+        rotates = any(gone != other for other in missed)
+        missed.append(gone)
+        bad = not trains or not (tail or rotates)
+        found.append(Finding(
+            "missing-examples", "warning" if bad else "note",
+            f"An epoch of {what} leaves out {missing} of {size} examples.",
+            [f"pass {one.number}: the ranks were given {len(counts)} different indices of {size}, "
+             f"for example not {sorted(gone)[:4]}"], ranks, about["where"],
+            f"{missing / size:.1%} of the data " + ("is not learned from in this epoch." if trains else
+                                                     "does not count in the figure: it may be off by as much."),
+            _EXACT if trains else _EVALUATE))  # fmt: skip
+    again = sum(count - 1 for count in counts.values() if count > 1)
+    if 0 < again <= max(world * batch, world) and again < 0.5 * size:
+        twice = sorted(each for each, count in counts.items() if count > 1)
+        found.append(Finding(
+            "padded-examples", "note" if trains else "warning",
+            f"An epoch of {what} repeats {again} of {size} examples to fill up.",
+            [f"pass {one.number}: {sum(counts.values())} indices were given out, {len(counts)} different ones; "
+             f"twice: {twice[:6]}"], ranks, about["where"],
+            f"Repeated examples weigh twice: {again / size:.2%} of " +
+            ("an epoch." if trains else f"the set, so a figure over it can be off by up to {again / size:.2%}."),
+            _EXACT if trains else _EVALUATE))  # fmt: skip
+    return found
+
+
+def judge(run: Run) -> List[Finding]:
+    by_key: Dict[tuple, Dict[int, Pass]] = {}
+    for rank in run.ranks:
+        for key, one in rank.passes.items():
+            by_key.setdefault(key, {})[rank.number] = one
+    found: List[Finding] = []
+    missed: Dict[str, List[frozenset]] = collections.defaultdict(list)
+    # A pass says most where an earlier one is known to compare with, so the last comes first.
+    results: Dict[tuple, List[Finding]] = {}
+    for key in sorted(by_key, key=lambda k: (k[0], k[1])):
+        passes = by_key[key]
+        if len(passes) in (run.world, 1):
+            results[key] = _one(passes, run.world, missed[key[0]])
+    for loader in {key[0] for key in results}:
+        last = max((key for key in results if key[0] == loader), key=lambda key: key[1])
+        kinds = {each.code: each for each in results[last]}
+        found += kinds.values()
+    return found

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gradients-not-averaged, and mean-of-means where ranks' shares of a batch differ in size."""
+from __future__ import annotations
+
+import collections
+import statistics
+from typing import Dict, List, Optional, Tuple
+
+from ..findings import Finding
+from ..logs import Rank, Run
+from . import weights
+
+_DDP = """model = DistributedDataParallel(model)   # after the last parameter was made; averages every gradient
+# by hand, between backward() and step(), for every parameter on every rank:
+#   torch.distributed.all_reduce(p.grad); p.grad /= world_size"""
+_DIVIDE = """for p in model.parameters():
+    torch.distributed.all_reduce(p.grad)
+    p.grad /= torch.distributed.get_world_size()   # a mean, not a sum"""
+_SHARES = """# weigh each rank's loss by its share of the global batch (DistributedDataParallel divides by the ranks):
+total = torch.tensor(float(len(x))); torch.distributed.all_reduce(total)
+loss = criterion(out, y) * len(x) * world_size / total"""
+
+Row = Dict[str, Tuple[int, float, float, Optional[float]]]  # name -> (hash, final, norm, local)
+
+
+def _table(rank: Rank) -> Dict[Tuple[int, int], Row]:
+    names: Dict[int, List[str]] = {}
+    table: Dict[Tuple[int, int], Row] = {}
+    for each in rank.of("gradients"):
+        names[each["opt"]] = each.get("names", names.get(each["opt"], []))
+        rows = zip(each["h"], each["final"], each["norm"], each["local"])
+        table[(each["opt"], each["n"])] = dict(zip(names[each["opt"]], rows))
+    return table
+
+
+def _different(run: Run, tables: List[Dict[Tuple[int, int], Row]]) -> List[Finding]:
+    """Gradients that are not the same bits on all ranks when the optimiser takes them, and weights that part for it."""
+    steps = sorted(set.intersection(*(set(table) for table in tables)))
+    apart: Dict[str, int] = collections.Counter()
+    looked: Dict[str, int] = collections.Counter()
+    for step in steps:
+        for name in set.intersection(*(set(table[step]) for table in tables)):
+            if any(table[step][name][2] > 0 for table in tables):
+                looked[name] += 1
+                apart[name] += len({table[step][name][0] for table in tables}) > 1
+    names = [name for name in looked if apart[name] > 0.6 * looked[name]]
+    if not names:
+        return []
+    drift = [weights.difference(weights.tables(run.ranks[0], "weights"), weights.tables(other, "weights"))
+             for other in run.ranks[1:]]  # fmt: skip
+    if not any(drift):
+        later = max((n for r in weights.tables(run.ranks[0], "weights").values() for n in r), default=0)
+        if later > 0:
+            return []  # weights are equal all the same: what is made of the gradients is brought together later
+    first = run.ranks[0]
+    around = next((e for e in first.of("forward") if e["around"]), None)
+    reason = ""
+    if around is not None:
+        reason = "the forward pass goes around DistributedDataParallel"
+    elif not run.of("ddp"):
+        reason = "nothing wraps the model in DistributedDataParallel, and no collective brings these gradients together"
+    elif len(names) < len(looked):
+        reason = "DistributedDataParallel does not know these parameters (made or changed after wrapping, or left out)"
+    where = (around or {}).get("where") or [next((e["where"] for e in first.of("optimizer")), "")]
+    norm = statistics.fmean([tables[0][steps[0]][n][2] for n in names if n in tables[0][steps[0]]] or [0])
+    return [Finding(
+        "gradients-not-averaged", "error",
+        f"The gradients of {len(names)} of {len(looked)} parameters are not brought together between the ranks.",
+        [f"different on the ranks when the optimiser takes them: {', '.join(sorted(names)[:4])} "
+         f"(in {apart[names[0]]} of {looked[names[0]]} steps, norm about {norm:.3g})", *([f"why: {reason}"] if reason else [])],
+        [rank.number for rank in run.ranks], where[0], "Each rank trains these parameters on its own examples alone.",
+        _DDP)]  # fmt: skip
+
+
+def _wrong_mean(run: Run, tables: List[Dict[Tuple[int, int], Row]]) -> List[Finding]:
+    """Gradients that are equal on all ranks, and are not the mean of the ranks' own."""
+    steps = sorted(set.intersection(*(set(table) for table in tables)))
+    ratios: List[float] = []
+    off: Dict[str, List[float]] = collections.defaultdict(list)
+    for step in steps:
+        of_step = []
+        for name in set.intersection(*(set(table[step]) for table in tables)):
+            rows = [table[step][name] for table in tables]
+            own = [row[3] for row in rows if row[3] is not None]
+            if len({row[0] for row in rows}) > 1 or len(own) < len(rows) or rows[0][2] == 0:
+                continue
+            mean, final, norm = statistics.fmean(own), rows[0][1], rows[0][2]
+            if abs(mean) > 0.02 * max(norm, max(abs(each) for each in own)):
+                of_step.append((name, final / mean))
+        if of_step:
+            middle = statistics.median(ratio for _, ratio in of_step)
+            ratios.append(middle)
+            for name, ratio in of_step:
+                off[name].append(ratio / middle if middle else 0.0)
+    if not ratios:
+        return []
+    ranks, world = [rank.number for rank in run.ranks], run.world
+    middle = statistics.median(ratios)
+    scale, reduced = _scale(run.ranks[0])
+    where = _reduced_at(run.ranks[0])
+    found = []
+    if abs(middle / world - 1) < 0.02 and all(abs(r / world - 1) < 0.05 for r in ratios) and not run.of("ddp"):
+        plain = reduced == "mean" and abs(scale - 1) < 1e-6
+        if not (abs(scale * world - 1) < 0.01 or reduced == "sum"):
+            found.append(Finding(
+                "gradients-not-averaged", "error" if plain else "note",
+                f"Gradients are the ranks' sum, {world} times their mean.",
+                [f"in {len(ratios)} steps that were looked at, the gradient was {middle:.3f} times the mean of the ranks' own"],
+                ranks, where, f"The learning rate is in effect {world} times as large, and grows with the ranks.", _DIVIDE,
+                "" if plain else "That each rank's loss is a mean over its share: to be sure, look at how it is scaled."))
+    wrong = [name for name, each in off.items() if len(each) > 1 and abs(statistics.median(each) - 1) > 0.05
+             and max(each) - min(each) > 0.02]  # fmt: skip
+    lone = [name for name in wrong if len(wrong) < 0.5 * len(off)]
+    if lone and not found:
+        found.append(Finding(
+            "gradients-not-averaged", "warning", f"The gradients of {len(lone)} parameters are not the mean of the ranks' own.",
+            [f"'{name}': {statistics.median(off[name]):.3f} times what the other parameters have" for name in lone[:3]],
+            ranks, where, "These parameters learn from some ranks more than from others.", _DDP,
+            "What backward() left on each rank: where the program changes gradients one by one (clipping by value), it is right."))
+    elif len(ratios) > 2 and not found and _is_one_ranks(tables, steps):
+        found.append(Finding(
+            "gradients-not-averaged", "error", "All ranks step with the gradient of one of them.",
+            [f"in {len(steps)} steps the gradient was that of rank {_is_one_ranks(tables, steps) - 1}, not the mean"], ranks,
+            where, "The other ranks' examples are computed and thrown away.", _DDP))  # fmt: skip
+    return found
+
+
+def _is_one_ranks(tables: List[Dict[Tuple[int, int], Row]], steps: List[Tuple[int, int]]) -> int:
+    """1 + the rank whose own gradients all ranks step with; 0 where there is none."""
+    for rank, table in enumerate(tables):
+        same = others = count = 0
+        for step in steps:
+            for name, row in table[step].items():
+                rows = [each[step].get(name) for each in tables]
+                if row[3] is None or any(each is None or each[3] is None for each in rows):
+                    continue
+                count += 1
+                same += abs(row[1] - row[3]) <= 1e-6 * max(row[2], 1e-12)
+                others += any(abs(each[3] - row[3]) > 1e-3 * max(row[2], 1e-12) for each in rows if each)  # type: ignore
+        if count and same == count and others > 0.5 * count:
+            return rank + 1
+    return 0
+
+
+def _scale(rank: Rank) -> Tuple[float, str]:
+    looked = [each for each in rank.of("backward") if each["loss"] is not None][:3]
+    return (looked[0]["factor"], looked[0]["reduced"]) if looked else (1.0, "")
+
+
+def _reduced_at(rank: Rank) -> str:
+    for each in rank.of("call"):
+        if "reduce" in each["kind"] and each["where"]:
+            return each["where"][0]
+    return next((each["where"] for each in rank.of("optimizer")), "")
+
+
+def judge(run: Run) -> List[Finding]:
+    tables = [_table(rank) for rank in run.ranks]
+    if run.world < 2 or not all(tables):
+        return []
+    return _different(run, tables) or _wrong_mean(run, tables)
+
+
+def _sizes(rank: Rank) -> Dict[int, int]:
+    """Examples of a training step: those of the first root, summed over the passes of a step."""
+    sizes: Dict[int, int] = collections.Counter()
+    roots = [each["root"] for each in rank.of("forward")]
+    for each in rank.of("forward"):
+        if each["root"] == roots[0] and each["size"] > 0:
+            sizes[each["s"]] += each["size"]
+    return sizes
+
+
+def judge_shares(run: Run) -> List[Finding]:
+    """Gradients of shares that differ in size weigh the same."""
+    if run.world < 2:
+        return []
+    sizes = [_sizes(rank) for rank in run.ranks]
+    steps = sorted(set.intersection(*(set(each) for each in sizes)))[: max(0, min(rank.steps for rank in run.ranks))]
+    uneven = [s for s in steps if max(each[s] for each in sizes) > min(each[s] for each in sizes)]
+    if not uneven or _scale(run.ranks[0])[1] == "sum":
+        return []
+    far = [s for s in uneven if max(each[s] for each in sizes) > 1.25 * min(each[s] for each in sizes)]
+    scaled = {round(_scale(rank)[0], 4) for rank in run.ranks}
+    by_weight = len(scaled) > 1 or scaled != {1.0}
+    bad = len(far) > 0.1 * len(steps) and len(far) > 1 and not by_weight
+    step = far[0] if far else uneven[0]
+    shares = [each[step] for each in sizes]
+    weight = max(shares) * len(shares) / sum(shares)
+    return [Finding(
+        "mean-of-means", "warning" if bad else "note", "Ranks' shares of a batch differ in size, and their means weigh the same.",
+        [f"{len(uneven)} of {len(steps)} steps; in step {step} the ranks have {', '.join(map(str, shares))} examples"],
+        [rank.number for rank in run.ranks], next((e["where"][0] for e in run.ranks[0].of("forward") if e["where"]), ""),
+        f"An example of the largest share weighs {1 / weight:.2f} of what it should.", _SHARES,
+        "That the loss is a mean over the rank's own share, and that nothing weighs it.")]  # fmt: skip

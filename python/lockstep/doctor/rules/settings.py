@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""learning-rate-not-scaled and unused-parameters: what optimisers and wrappers were set to."""
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List
+
+from ..findings import Finding
+from ..logs import Run
+
+_WORLD = re.compile(r"world|rank|num_processes|processes|replicas|gpus|devices|scale", re.I)
+
+
+def _line(where: str) -> str:
+    path, _, number = where.rpartition(":")
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().splitlines()[int(number) - 1]
+    except (OSError, ValueError, IndexError):
+        return ""
+
+
+def judge_rate(run: Run) -> List[Finding]:
+    made = run.ranks[0].of("optimizer") if run.world > 1 else []
+    for each in made:
+        rates = [group.get("lr") for group in each["settings"] if group.get("lr") is not None]
+        sizes = [e["size"] for e in run.ranks[0].of("forward") if e["size"] > 0]
+        if not rates or not sizes or not each["where"] or _WORLD.search(_line(each["where"])):
+            continue
+        batch = max(sizes)
+        return [Finding(
+            "learning-rate-not-scaled", "note",
+            f"The global batch is {run.world} times a rank's ({batch * run.world} examples), and the rate does not know.",
+            [f"{each['cls']} with rate {rates[0]:g}; the line that makes it names nothing that grows with the ranks"],
+            [rank.number for rank in run.ranks], each["where"],
+            "A rate that was tuned on one device makes fewer, more exact and so too small steps.",
+            f"lr = {rates[0]:g} * world_size          # SGD; with a warm-up of some epochs\n"
+            f"lr = {rates[0]:g} * world_size ** 0.5   # Adam",
+            "That the rate was chosen for one rank's batch. To be sure, compare the losses of both rates.")]  # fmt: skip
+    return []
+
+
+def judge_unused(run: Run) -> List[Finding]:
+    found: List[Finding] = []
+    first = run.ranks[0] if run.ranks else None
+    if first is None:
+        return []
+    steps = first.of("gradients")
+    ddp = first.of("ddp")
+    for number in sorted({each["opt"] for each in steps}):
+        own = [each for each in steps if each["opt"] == number]
+        never = set.intersection(*(set(each["none"]) for each in own))
+        none: Dict[str, Any] = {"where": "", "count": 0}
+        about = next((each for each in first.of("optimizer") if each["opt"] == number), none)
+        if never and len(own) >= 1:
+            bad = run.world > 1 and bool(ddp)
+            found.append(Finding(
+                "unused-parameters", "warning" if bad else "note",
+                f"{len(never)} of {about['count']} parameters never get a gradient.",
+                [f"in {len(own)} steps that were looked at: {', '.join(sorted(never)[:5])}"], [first.number], about["where"],
+                "DistributedDataParallel waits for them: an error in the second step, or a search through the graph in each "
+                "with find_unused_parameters=True." if bad else "They stay as they were made.",
+                "for p in unused_layer.parameters():\n    p.requires_grad_(False)   # before wrapping; or take the layer out"))  # fmt: skip
+    searching = [each for each in ddp if each["unused"] and not each["static"]]
+    if searching and not found and len(steps) > 2 and all(not e["none"] for _, e in run.of("gradients")):
+        found.append(Finding(
+            "unused-parameters", "warning", "find_unused_parameters=True is set, and every parameter gets its gradient.",
+            [f"{len(steps)} steps that were looked at, on {run.world} ranks: none was without"],
+            [rank.number for rank in run.ranks], searching[0]["where"],
+            "Each step goes through the whole graph once more, and the ranks tell each other what they used.",
+            "model = DistributedDataParallel(model)   # without find_unused_parameters",
+            "The steps that were looked at: a parameter may be left out in rare ones."))  # fmt: skip
+    return found

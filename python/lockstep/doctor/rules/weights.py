@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weights-differ and buffers-differ: ranks hold different models, since when, and why where that can be seen."""
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Tuple
+
+from ..findings import Finding
+from ..logs import Rank, Run
+
+_WRAP = """model = DistributedDataParallel(model)   # makes weights equal and averages gradients
+loss = criterion(model(x), y)             # call the wrapper, never model.module, in training"""
+_INITIAL = """for tensor in [*model.parameters(), *model.buffers()]:
+    torch.distributed.broadcast(tensor.data, src=0)   # before the first step; DistributedDataParallel does it itself"""
+_BUFFERS = """model = DistributedDataParallel(model, broadcast_buffers=True)   # rank 0's are kept
+# or reduce the buffer where it is updated: torch.distributed.all_reduce(value); value /= world_size"""
+
+Table = Dict[int, Dict[int, Dict[str, int]]]  # root -> pass -> name -> hash
+
+
+def tables(rank: Rank, kind: str) -> Table:
+    names: Dict[int, List[str]] = {}
+    table: Table = {}
+    for each in rank.of(kind):
+        if "names" in each:
+            names[each["root"]] = each["names"]
+        table.setdefault(each["root"], {})[each["n"]] = dict(zip(names.get(each["root"], []), each["h"]))
+    return table
+
+
+def difference(one: Table, two: Table) -> Optional[Tuple[int, int, List[str], int, bool]]:
+    """(root, pass, tensors, how many there are, whether it begins so) of the first difference that stays."""
+    for root in sorted(set(one) & set(two)):
+        common = sorted(set(one[root]) & set(two[root]))
+        common = [n for n in common if set(one[root][n]) == set(two[root][n])]
+        apart = [n for n in common if one[root][n] != two[root][n]]
+        # Programs that average weights now and then are equal again after it.
+        if apart and apart[-1] == common[-1] and (len(apart) > 1 or len(common) < 3):
+            first = apart[0]
+            if any(n > first and n not in apart for n in common):
+                continue
+            names = [name for name, value in one[root][first].items() if two[root][first][name] != value]
+            return root, first, names, len(one[root][first]), first == common[0] == 0
+    return None
+
+
+def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
+    """(the reason, where, the fix)."""
+    first = run.ranks[0]
+    around = [each for each in first.of("forward") if each["around"]]
+    if around:
+        place = next((each["where"][0] for each in around if each["where"]), "")
+        return "the forward pass goes around DistributedDataParallel, which then averages nothing", place, _WRAP
+    place = next((each["where"] for _, each in run.of("ddp")), "")
+    if initial:
+        return "the ranks begin with different weights", place or _made_at(first), _INITIAL
+    settings = [[(e["opt"], e["n"], e["settings"]) for e in rank.of("gradients")] for rank in (first, other)]
+    for mine, theirs in zip(*settings):
+        if mine[:2] == theirs[:2] and mine[2] != theirs[2]:
+            where = next((e["where"] for e in first.of("optimizer") if e["opt"] == mine[0]), "")
+            parts = [f"{key} {value} and {theirs[2][g].get(key)}" for g, group in enumerate(mine[2])
+                     for key, value in group.items() if g < len(theirs[2]) and theirs[2][g].get(key) != value]  # fmt: skip
+            return (f"the optimisers are not set alike ({'; '.join(parts[:2])})", where,
+                    "# build the optimiser and its schedule from the same numbers on all ranks")  # fmt: skip
+    hashes = [{(e["opt"], e["n"]): e["h"] for e in rank.of("gradients")} for rank in (first, other)]
+    if any(hashes[0][key] != hashes[1][key] for key in set(hashes[0]) & set(hashes[1])):
+        wrapped = bool(run.of("ddp"))
+        return ("the optimiser is given different gradients on the ranks" +
+                ("" if wrapped else ", and nothing wraps the model in DistributedDataParallel"), place or _made_at(first),
+                _WRAP)  # fmt: skip
+    return "gradients are equal: something else writes to the weights on one rank", place, \
+        "lockstep.divergence_watch(model)   # an error in the step after which they differ"
+
+
+def _made_at(rank: Rank) -> str:
+    return next((each["where"] for each in rank.of("optimizer")), "")
+
+
+def _step_of(rank: Rank, kind: str, root: int, number: int) -> int:
+    return next((each["s"] for each in rank.of(kind) if each["root"] == root and each["n"] == number), number)
+
+
+def judge(run: Run) -> List[Finding]:
+    if run.world < 2:
+        return []
+    found: List[Finding] = []
+    first = run.ranks[0]
+    for kind, code in (("weights", "weights-differ"), ("buffers", "buffers-differ")):
+        mine = tables(first, kind)
+        for other in run.ranks[1:]:
+            apart = difference(mine, tables(other, kind))
+            if apart is None:
+                continue
+            root, number, names, count, initial = apart
+            step = _step_of(first, kind, root, number)
+            evidence = [f"before step {step} of the model of {_class(first, root)}: {len(names)} of {count} tensors differ "
+                        f"between ranks {first.number} and {other.number}, the first is '{names[0]}'"]  # fmt: skip
+            if kind == "weights":
+                reason, where, fix = _why(run, other, number, initial)
+                evidence.append(f"why: {reason}")
+                cost = "The ranks train different models; what is saved is one of them, trained on its part alone."
+            else:
+                where = next((each["where"] for _, each in run.of("ddp")), "") or _made_at(first)
+                cost, fix = "Evaluation depends on the rank, and a checkpoint keeps the buffers of one.", _BUFFERS
+            found.append(Finding(code, "error" if kind == "weights" else "warning",
+                                 f"Ranks hold different {kind} from {'the beginning' if initial else f'step {step}'} on.",
+                                 evidence, [first.number, other.number], where, cost, fix))  # fmt: skip
+            break
+    return found
+
+
+def _class(rank: Rank, root: int) -> str:
+    return next((each["cls"] for each in rank.of("root") if each["root"] == root), "?")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backward passes: each rank's loss, how it was scaled, and each parameter's gradient before anything was reduced.
+
+Gradients are kept as projections, a linear function of them: that of the ranks' mean is the mean of theirs.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import torch
+
+from . import hashing, modules, optimizers, state, where
+
+local: Dict[int, torch.Tensor] = {}  # id of a parameter -> the sample of its own gradient
+_REDUCED = {"MseLossBackward0", "NllLossBackward0", "NllLoss2DBackward0", "BinaryCrossEntropyBackward0",
+            "BinaryCrossEntropyWithLogitsBackward0", "L1LossBackward0", "SmoothL1LossBackward0",
+            "HuberLossBackward0", "KlDivBackward0"}  # fmt: skip
+
+
+@state.on_reset
+def _reset() -> None:
+    local.clear()
+
+
+def _scale(node: Any) -> Tuple[float, str]:
+    """By what a loss was multiplied since it was reduced, and how it was reduced: 'mean', 'sum' or '' where that is not
+    to be seen."""
+    factor = 1.0
+    for _ in range(12):
+        if node is None:
+            return factor, ""
+        kind = type(node).__name__
+        if kind == "MeanBackward0":
+            return factor, "mean"
+        if kind == "SumBackward0":
+            return factor, "sum"
+        if kind in _REDUCED:
+            reduction = int(getattr(node, "_saved_reduction", -1))
+            return factor, {1: "mean", 2: "sum"}.get(reduction, "")
+        if kind in ("DivBackward0", "MulBackward0"):
+            try:
+                other = node._saved_other
+            except (AttributeError, RuntimeError):
+                other = None
+            if isinstance(other, torch.Tensor) and other.numel() == 1 and not other.requires_grad:
+                other = float(other)
+            if not isinstance(other, (int, float)):
+                return factor, ""
+            factor = factor / other if kind == "DivBackward0" else factor * other
+        elif kind not in ("AddBackward0", "ToCopyBackward0", "ViewBackward0", "SqueezeBackward0", "NegBackward0"):
+            return factor, ""
+        node = node.next_functions[0][0] if node.next_functions else None
+    return factor, ""
+
+
+@state.guarded
+def _begin(losses: List[Any]) -> List[Any]:
+    number, state.backwards = state.backwards, state.backwards + 1
+    due = state.is_due(state.steps)
+    loss = losses[0] if losses and isinstance(losses[0], torch.Tensor) else None
+    value, factor, reduced = None, 1.0, ""
+    if loss is not None and loss.numel() == 1 and (loss.device.type == "cpu" or due):
+        value = float(loss.detach())
+        if due:
+            factor, reduced = _scale(loss.grad_fn)
+    place = where.frames(2)
+    state.log.add("backward", n=number, s=state.steps, loss=value, factor=factor, reduced=reduced, where=place)
+    if state.world > 1:
+        state.log.add("enter", kind="backward", where=place, s=state.steps)
+        state.log.flush()
+    if not due:
+        return []
+    return [parameter.register_post_accumulate_grad_hook(_keep) for parameter in optimizers.parameters()]
+
+
+def _keep(parameter: torch.Tensor) -> None:
+    if not state.busy():
+        _keep_guarded(parameter)
+
+
+@state.guarded
+def _keep_guarded(parameter: torch.Tensor) -> None:
+    gradient = parameter.grad
+    if gradient is not None and gradient.layout == torch.strided and modules._is_plain(gradient):
+        with torch.no_grad():
+            local[id(parameter)] = hashing.sample(gradient).clone()
+
+
+@state.guarded
+def _end(handles: List[Any]) -> None:
+    for handle in handles:
+        handle.remove()
+    if state.world > 1:
+        state.log.add("leave", kind="backward", s=state.steps)
+
+
+def install() -> None:
+    def wrap(original: Any) -> Any:
+        def backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
+            if state.busy() or torch.compiler.is_compiling():
+                return original(tensors, *arguments, **options)
+            losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+            handles = _begin(losses)
+            try:
+                return original(losses if not isinstance(tensors, torch.Tensor) else tensors, *arguments, **options)
+            finally:
+                _end(handles or [])
+
+        return backward
+
+    state.wraps_function(torch.autograd, "backward", wrap)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all observers of a process share: its log, how far training is, and the guard that they run under."""
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, List, Set
+
+from .log import Log
+
+log = Log()
+steps = 0  # of the optimiser that made most
+backwards = 0
+world = 1
+rank = 0
+_local = threading.local()
+_off: Set[str] = set()
+_resets: List[Callable[[], None]] = []
+_main = 0
+
+
+def begin(folder: str) -> None:
+    global _main
+    _main = threading.get_ident()
+    log.open(folder)
+    atexit.register(_end)
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _end() -> None:
+    if log.begun:
+        log.add("exit", s=steps)
+        log.flush()
+
+
+def on_reset(function: Callable[[], None]) -> Callable[[], None]:
+    """Registers what a forked process begins with."""
+    _resets.append(function)
+    return function
+
+
+def _after_fork() -> None:
+    global steps, backwards, _main
+    _main = threading.get_ident()
+    steps = backwards = 0
+    _local.busy = False
+    log.after_fork()
+    for reset in _resets:
+        reset()
+
+
+def busy() -> bool:
+    return getattr(_local, "busy", False)
+
+
+def in_main_thread() -> bool:
+    return threading.get_ident() == _main
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An observer's own code: never entered from itself, never raises, off after its first failure."""
+    name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}"
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        if getattr(_local, "busy", False) or name in _off:
+            return None
+        _local.busy = True
+        begun = time.perf_counter()
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            _off.add(name)
+            log.add("broken", observer=name, error=f"{type(error).__name__}: {error}"[:300])
+            return None
+        finally:
+            _local.busy = False
+            log.spent += time.perf_counter() - begun
+
+    return run
+
+
+def is_due(number: int) -> bool:
+    """Whether the costly observers look at step `number`: the first ones, then ever fewer. A rule, so that ranks look at
+    the same ones."""
+    return number in _due
+
+
+def _make_due() -> Set[int]:
+    chosen, at = set(range(4)), 4.0
+    while at < 1e7:
+        chosen.add(int(at))
+        at = max(at * 1.35, at + 1)
+    return chosen
+
+
+_due = _make_due()
+settings: Dict[str, str] = {}
+
+
+def wraps_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Puts make(the function) in the function's place; where it is not there, nothing happens."""
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+    try:
+        setattr(owner, name, functools.wraps(original)(make(original)))
+    except (AttributeError, TypeError) as error:
+        log.add("broken", observer=f"{owner}.{name}"[:80], error=str(error))
