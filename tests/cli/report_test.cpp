@@ -48,7 +48,8 @@ TEST_F(ReportCommand, ComparesSeveralRuns) {
 
 TEST_F(ReportCommand, DrawsTheCurvesOfSeveralRunsIntoOnePicture) {
   const std::string chart = folder / "curves";
-  const auto ended = run_program({"report", make_run("one"), make_run("two"), "-o", folder / "page.html", "--chart", chart});
+  const auto ended =
+      run_program({"report", make_run("one"), make_run("two"), "-o", folder / "page.html", "--chart", chart});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr(chart + ".svg\n" + chart + ".png\n"));
   EXPECT_THAT(read_file(chart + ".svg"), AllOf(HasSubstr("one, train"), HasSubstr("two, train")));

@@ -51,7 +51,7 @@ TORCH_MODULE(Normed);
 
 /// Whether the network sees its peers, told by one replica's output that changes with the other's input.
 bool is_synchronised(const std::function<Normed()>& make) {
-  std::array nets{make(), make()}; // here, as torch::save is not meant for two threads at once
+  std::array nets{make(), make()};  // here, as torch::save is not meant for two threads at once
   std::vector<at::Tensor> outputs(2);
   run_on_threads(2, [&](int64_t r) {
     const at::NoGradGuard no_grad;

@@ -50,7 +50,7 @@ std::vector<Row> rows_of(const SortedKeys& keys) {
 
 std::vector<Row> sorted_set(std::vector<Row> rows) {
   std::ranges::sort(rows);
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end()); // clang 14 can't compile std::ranges::unique
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());  // clang 14 can't compile std::ranges::unique
   return rows;
 }
 
