@@ -29,8 +29,10 @@ class ExactSampler(Sampler[List[int]]):
         for epoch in range(10):
             for batch in loader:
                 ...
-                sampler.advance()           # this batch has been trained on
+                sampler.advance()           # this batch has been trained on: only for checkpoints within an epoch
             checkpoint = sampler.state_dict()
+
+    A loop that never calls advance() goes through the next epoch when it begins anew after a whole one.
 
     Each example is given out exactly once an epoch, whatever the number of processes, none twice to fill up; the last
     batch may be smaller. Users choose the order (`order`: a lockstep.Order, a list of ids, or shuffled and sequential
@@ -68,6 +70,8 @@ class ExactSampler(Sampler[List[int]]):
         if not 0 <= self.rank < self.processes:
             raise ValueError(f"rank is {self.rank}, expected 0 to {self.processes - 1}")
         self.epoch, self._position = 0, 0
+        self._advanced = False  # since the last loop began
+        self._whole = False  # all batches were given out, and none was said to have been trained on
 
     @property
     def _end(self) -> int:
@@ -80,14 +84,22 @@ class ExactSampler(Sampler[List[int]]):
         return -(-(self._end - self._position) // self.batch_size)
 
     def __iter__(self) -> Iterator[List[int]]:
+        if self._whole:
+            self.set_epoch(self.epoch + 1)
+        self._advanced = False
+        return self._batches()
+
+    def _batches(self) -> Iterator[List[int]]:
         for begin in range(self._position, self._end, self.batch_size):
             end = min(begin + self.batch_size, self._end)
             mine = share(end - begin, self.rank, self.processes)
             yield self.order.ids(self.epoch, begin + mine.start, begin + mine.stop).tolist()
+        self._whole = not self._advanced
 
     def advance(self) -> None:
         """One more global batch has been trained on; after an epoch's last one the next epoch begins. Call it in step
         with training: the loader's workers draw batches ahead."""
+        self._advanced, self._whole = True, False
         self._position += self.batch_size
         if self._position >= self._end:
             self.epoch, self._position = self.epoch + 1, 0
@@ -96,7 +108,7 @@ class ExactSampler(Sampler[List[int]]):
         """Goes to the beginning of an epoch, as DistributedSampler does."""
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}, expected 0 or more")
-        self.epoch, self._position = epoch, 0
+        self.epoch, self._position, self._whole = epoch, 0, False
 
     def state_dict(self) -> Dict[str, Any]:
         """What has been trained on, by all processes."""
@@ -108,4 +120,4 @@ class ExactSampler(Sampler[List[int]]):
             raise ValueError(f"the state is of {state['order']}, expected {self.order!r}")
         if not 0 <= state["position"] < max(self._end, 1):
             raise ValueError(f"the state's position is {state['position']}, expected 0 to {self._end - 1}")
-        self.epoch, self._position = state["epoch"], state["position"]
+        self.epoch, self._position, self._whole = state["epoch"], state["position"], False

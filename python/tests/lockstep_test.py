@@ -36,16 +36,28 @@ def test_each_example_once_whatever_the_number_of_processes(world):
         given = _epoch(samplers)
         assert {len(batches) for batches in given} == {4} == {len(sampler) for sampler in samplers}
         assert sorted(i for batches in given for batch in batches for i in batch) == list(range(23))
+        orders = []
         for step, batch in enumerate(alone):
             parts = [batches[step] for batches in given]
             assert sum(parts, []) == batch
             assert max(map(len, parts)) - min(map(len, parts)) <= 1
-        orders = sum(_epoch([alone])[0], [])
+            orders += batch
         for sampler in (*samplers, alone):
             for _ in range(4):
                 sampler.advance()
             assert sampler.epoch == epoch + 1
         assert sum(_epoch([alone])[0], []) != orders
+        alone.set_epoch(epoch + 1)
+
+
+def test_a_plain_loop_goes_through_another_order_each_epoch():
+    plain, told = make_samplers(2, seed=4)[1], make_samplers(2, seed=4)[1]
+    for epoch in range(3):
+        told.set_epoch(epoch)
+        assert _epoch([plain]) == _epoch([told]) and plain.epoch == epoch
+    next(iter(plain))  # a loop that was left is begun again
+    told.set_epoch(3)
+    assert _epoch([plain]) == _epoch([told]) and plain.epoch == 3
 
 
 def test_resuming_on_another_number_of_processes():
@@ -102,7 +114,7 @@ def test_a_loader_with_workers():
     sampler = make_samplers(1, seed=5)[0]
     loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, num_workers=1)
     seen = [int(i) for batch in loader for i in batch]
-    assert seen == sum(_epoch([sampler])[0], []) and sampler.state_dict()["position"] == 0
+    assert seen == sum(_epoch(make_samplers(1, seed=5))[0], []) and sampler.state_dict()["position"] == 0
 
 
 # ---- metrics -----------------------------------------------------------------------------------------------------------
