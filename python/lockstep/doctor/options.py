@@ -15,9 +15,6 @@ class Options:
     command: List[str]
     steps: Optional[int] = None  # None: two epochs or 200 steps, what comes first; 0: the program's own end
     json: str = ""
-    html: str = ""
-    runs: int = 1
-    ranks: Sequence[int] = ()
     keep: str = ""
 
 
@@ -30,9 +27,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, metavar="N", help="end the program after N steps; 0: at its own end; "
                         f"default: after {DEFAULT_EPOCHS} epochs or {DEFAULT_STEPS} steps, what comes first")  # fmt: skip
     parser.add_argument("--json", default="", metavar="FILE", help="write the findings there ('-': to standard output)")
-    parser.add_argument("--html", default="", metavar="FILE", help="write a page with the ranks' steps, losses and findings")
-    parser.add_argument("--runs", type=int, default=1, metavar="2", help="run twice, and say where the runs part")
-    parser.add_argument("--ranks", default="", metavar="1,2", help="run on these numbers of ranks, and compare the losses")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="keep the logs of the ranks in this folder")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command that starts the program")
     return parser
@@ -46,12 +40,4 @@ def parse(arguments: Sequence[str]) -> Options:
         parser.error("no program: expected -- and the command that starts it")
     if given.steps is not None and given.steps < 0:
         parser.error(f"--steps is {given.steps}, expected 0 or more")
-    if given.runs not in (1, 2):
-        parser.error(f"--runs is {given.runs}, expected 1 or 2")
-    try:
-        ranks = [int(each) for each in given.ranks.split(",") if each]
-    except ValueError:
-        parser.error(f"--ranks is '{given.ranks}', expected numbers such as 1,2")
-    if any(each < 1 for each in ranks) or len(ranks) == 1:
-        parser.error(f"--ranks is '{given.ranks}', expected two or more numbers such as 1,2")
-    return Options(command, given.steps, given.json, given.html, given.runs, ranks, given.keep)
+    return Options(command, given.steps, given.json, given.keep)

@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import torch
+
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 TORCHRUN = [sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
@@ -44,3 +46,11 @@ def test_a_program_that_cannot_be_run(tmp_path):
     assert code == 2 and "exit code 3" in text
     code, text, _ = doctor("--", sys.executable, "-c", "print(1)", folder=tmp_path)
     assert code == 2 and "no process" in text
+
+
+def test_watching_changes_no_bit(tmp_path):
+    alone = [sys.executable, "-B", str(PROGRAMS / "data.py"), "healthy", str(tmp_path / "alone.pt")]
+    subprocess.run(alone, check=True, timeout=120, capture_output=True)
+    assert doctor("--steps", "0", "--", *alone[:-1], tmp_path / "watched.pt", folder=tmp_path)[0] == 0
+    one, two = (torch.load(tmp_path / name) for name in ("alone.pt", "watched.pt"))
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)

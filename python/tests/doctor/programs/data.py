@@ -2,6 +2,7 @@
 """Programs whose fault, where they have one, is in what the ranks are fed."""
 import itertools
 import random
+import sys
 
 import numpy
 import start
@@ -114,16 +115,18 @@ def train(variant, rank, world):
     torch.manual_seed(rank if variant == "no-sampler" else 0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1)))
     optimizer = torch.optim.SGD(model.parameters(), 0.01 * world)
-    loader = loader_of(variant, rank, world)
+    loader, losses = loader_of(variant, rank, world), []
     for epoch in range(EPOCHS):
         if hasattr(loader.sampler, "set_epoch") and variant != "no-set-epoch":
             loader.sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()
-            nn.functional.mse_loss(model(x), y).backward()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
             optimizer.step()
-    if rank == 0:
-        print("done", flush=True)
+            losses.append(loss.detach())
+    if rank == 0 and len(sys.argv) == 3:
+        torch.save({"losses": torch.stack(losses), **model.module.state_dict()}, sys.argv[2])
 
 
 if __name__ == "__main__":
