@@ -74,6 +74,9 @@ std::map<std::string, std::string> environment_of(int local_rank, const Plan& pl
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
       {"LOCKSTEP_RUN", plan.job},
   };
+  // Python's Gloo listens where the host's name leads, which others may reach; the ranks of one host need not be
+  // reached.
+  if (!plan.several_hosts && std::getenv("GLOO_SOCKET_IFNAME") == nullptr) all["GLOO_SOCKET_IFNAME"] = "lo";
   for (const auto& [name, value] : options.environment) all.insert({name, value});
   if (options.timeout) all["LOCKSTEP_TIMEOUT"] = text(*options.timeout);
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
