@@ -43,6 +43,20 @@ size_t kept_bytes(std::string_view contents, const std::filesystem::path& file, 
 
 }  // namespace
 
+std::optional<double> mean_pace(std::span<const Metrics> lines) {
+  double steps = 0, steps_by_pace = 0;
+  int64_t before = 0;
+  for (const Metrics& line : lines) {
+    if (line.subset != data::Subset::train || !line.step) continue;
+    const auto taken = static_cast<double>(*line.step - std::exchange(before, *line.step));
+    const double pace = line.examples_per_second.value_or(0);
+    if (!(taken > 0 && pace > 0)) continue;
+    steps += taken;
+    steps_by_pace += taken / pace;
+  }
+  return steps > 0 ? std::optional(steps / steps_by_pace) : std::nullopt;
+}
+
 Json phases_to_json(const Phases& phases) {
   Json json = Json::object();
   for (const auto& [name, member] : phase_members) json[name] = finite(phases.*member);

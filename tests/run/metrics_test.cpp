@@ -40,6 +40,15 @@ Metrics full_line() {
   return line;
 }
 
+TEST(MeanPace, WeighsEachLineByItsTimeAndLeavesTestsOut) {
+  std::vector<Metrics> lines{line_of(10), line_of(10, data::Subset::test), line_of(40), line_of(50)};
+  EXPECT_EQ(mean_pace(lines), std::nullopt);
+  lines[0].examples_per_second = 100;  // 10 steps
+  lines[1].examples_per_second = 1;
+  lines[2].examples_per_second = 600;  // 30 steps
+  EXPECT_NEAR(mean_pace(lines).value(), 40 / (10. / 100 + 30. / 600), 1e-9);
+}
+
 TEST(Metrics, ComeBackAsTheyWereWritten) {
   for (const Metrics& line : {full_line(), line_of(7, data::Subset::test), Metrics{.epoch = 1., .seconds = 0.1}})
     EXPECT_EQ(parse_metrics(to_json(line), "here"), line) << to_json(line);

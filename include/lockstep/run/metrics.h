@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,6 +73,10 @@ struct Metrics {
 
   bool operator==(const Metrics&) const = default;
 };
+
+/// The mean of the examples a second over all steps that a run's training lines tell of, each line weighted by the time
+/// that it took; none where no line has a pace.
+std::optional<double> mean_pace(std::span<const Metrics> lines);
 
 /// The object of one line, without a newline.
 std::string to_json(const Metrics& metrics);

@@ -54,12 +54,11 @@ std::string shown(const std::optional<double>& value) {
 
 // `units`: of the pace, of all runs shown; a run's own stands beside its figure where they differ.
 std::vector<Row> figures_of(const run::RunData& run, const std::string& units) {
-  std::optional<double> seconds, pace;
+  std::optional<double> seconds;
   if (!run.metrics.empty()) seconds = run.metrics.back().seconds;
   if (run.summary && run.summary->seconds > 0) seconds = run.summary->seconds;
-  pace = run.summary && run.summary->examples_per_second
-             ? run.summary->examples_per_second
-             : final_figure(run, data::Subset::train, &run::Metrics::examples_per_second);
+  auto pace = run::mean_pace(run.metrics);
+  if (!pace && run.summary) pace = run.summary->examples_per_second;
   const std::string own_unit = run::pace_units({&run, 1});
   return {{"test accuracy", shown(final_figure(run, data::Subset::test, &run::Metrics::accuracy))},
           {"test mIoU", shown(final_figure(run, data::Subset::test, &run::Metrics::mean_iou))},
@@ -67,7 +66,7 @@ std::vector<Row> figures_of(const run::RunData& run, const std::string& units) {
           {"train accuracy", shown(final_figure(run, data::Subset::train, &run::Metrics::accuracy))},
           {"train loss", shown(final_figure(run, data::Subset::train, &run::Metrics::loss))},
           {"time", seconds ? duration(*seconds) : ""},
-          {units, pace ? short_number(*pace) + (own_unit == units ? "" : " " + own_unit) : ""},
+          {"mean " + units, pace ? short_number(*pace) + (own_unit == units ? "" : " " + own_unit) : ""},
           {"epochs", run.summary && run.summary->epochs > 0 ? compact(run.summary->epochs, 4) : ""},
           {"parameters", run.summary && run.summary->parameters > 0 ? grouped(run.summary->parameters) : ""}};
 }

@@ -234,8 +234,8 @@ bool Recorder::step(const StepReport& report, const Sums& line) {
   line_began_ = metrics.seconds;
   summary_.train_loss = metrics.loss;
   summary_.train_accuracy = metrics.accuracy;
-  summary_.examples_per_second = metrics.examples_per_second;
   write(metrics);
+  if (files_ != nullptr) summary_.examples_per_second = run::mean_pace(files_->all);
   return true;
 }
 
