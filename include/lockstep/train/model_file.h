@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/group.h"
 #include "lockstep/data/dataset.h"
@@ -22,10 +23,16 @@ struct ModelFile {
 /// where there is no configuration, unless `model` names the network.
 ModelFile open_model(const std::string& path, const std::string& model, const comm::Group& group);
 
+/// Has the network be the one whose weights the file holds: their shapes decide the stem, where no setting does, and
+/// the number of classes. `info` describes the data that the network is given, which may have fewer classes; what is
+/// returned has the network's number, and numbers for names that nobody knows.
+data::DatasetInfo fit_to_weights(ModelFile& model, data::DatasetInfo info);
+
 /// What is evaluated, on what, and where.
 struct EvaluateOptions {
   std::string path;                          ///< a run's folder, a checkpoint or a file of weights
   std::string model{};                       ///< the network's name, where the file holds weights alone
+  std::vector<std::string> set{};            ///< the network's settings, after those of its file: "width=0.5"
   std::string data{};                        ///< empty: what it was trained on
   data::Subset subset = data::Subset::test;  ///< of the data
   std::string devices{};                     ///< of each process; empty: all there are

@@ -15,6 +15,7 @@ struct PredictOptions {
   std::string path;                ///< a run's folder, a checkpoint or a file of weights
   std::vector<std::string> files;  ///< images, tensors in .pt files, or clouds
   std::string model{};             ///< the network's name, where the file holds weights alone
+  std::vector<std::string> set{};  ///< the network's settings, after those of its file: "width=0.5"
   std::string data{};              ///< the data set that names the classes; empty: what it was trained on
   std::string devices{};           ///< they take a file each; empty: all cores, or a GPU
   int64_t top = 3;                 ///< how many classes of each example

@@ -138,6 +138,9 @@ void setup_evaluate(CLI::App& app, Command& chosen) {
       ->check(CLI::PositiveNumber);
   command->add_option("--examples", options->examples, "Only the first so many")->check(CLI::PositiveNumber);
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
+  command->add_option("--set", options->set, "Settings of the network, such as width=0.5")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_flag("--points", options->figures.points,
                     "Of clouds: count every point, as benchmarks do, instead of every voxel");
   command->add_flag("--json", all->json, "The same as JSON");

@@ -78,6 +78,9 @@ void setup_predict(CLI::App& app, Command& chosen) {
                       "What computes, a file each: 2, cpu:4, cuda:0; default: all cores, or a GPU");
   command->add_option("--top", options->top, "How many answers to each; default 3")->check(CLI::Range(1, 1000));
   command->add_option("--model", options->model, "The network, where the file holds weights alone");
+  command->add_option("--set", options->set, "Settings of the network, such as width=0.5")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--data", options->data, "The data set that names the classes; default: the training's");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "The same as JSON");

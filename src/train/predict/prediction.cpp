@@ -137,8 +137,9 @@ std::vector<ClassProbability> likeliest(const at::Tensor& logits, const data::Da
 
 std::vector<Prediction> predict(const PredictOptions& options,
                                 const std::function<void(const Prediction&)>& on_prediction) {
-  const ModelFile model = open_model(options.path, options.model, {});
-  const data::DatasetInfo info = data_of(model, options.data);
+  ModelFile model = open_model(options.path, options.model, {});
+  model.config.set.insert(model.config.set.end(), options.set.begin(), options.set.end());
+  const data::DatasetInfo info = fit_to_weights(model, data_of(model, options.data));
   check(options, info);
   const auto parts = file_by_file(options, info);
   Answers answers(parts.size(), on_prediction);
