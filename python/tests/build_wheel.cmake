@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# As a user gets the packages: an sdist, a wheel made of the unpacked sdist and labelled as ./dev wheel does it, installed
-# into a fresh environment and used there with no compiler on the PATH. Nothing is fetched. Sources lie at the same place each time, so that ccache finds what it has seen.
+# As a user gets the packages: an sdist, a wheel made of the unpacked sdist and labelled as ./dev wheel does it,
+# installed into a fresh environment and used there with no compiler on the PATH. Nothing is fetched. Sources lie at the
+# same place each time, so that ccache finds what it has seen.
 
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
@@ -28,8 +29,8 @@ endif()
 
 # The environment sees the torch that is installed beside this Python, and whatever torch needs.
 run("${PYTHON}" -m venv --without-pip "${FOLDER}/venv")
-set(environment_python "${FOLDER}/venv/bin/python")
-foreach(python IN ITEMS "${PYTHON}" "${environment_python}")
+set(venv_python "${FOLDER}/venv/bin/python")
+foreach(python IN ITEMS "${PYTHON}" "${venv_python}")
   execute_process(COMMAND "${python}" -c "import sysconfig; print(sysconfig.get_path('platlib'))" OUTPUT_VARIABLE path
                   OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   list(APPEND paths "${path}")
@@ -61,7 +62,7 @@ set(program
     "assert not any(map(shutil.which, ('c++', 'g++', 'gcc', 'cc', 'clang++', 'nvcc'))), 'a compiler is on the PATH'")
 string(REPLACE ";" "\n" program "${program}")
 execute_process(
-  COMMAND "${CMAKE_COMMAND}" -E env --unset=PYTHONPATH PATH=/nowhere "${environment_python}" -c "${program}"
+  COMMAND "${CMAKE_COMMAND}" -E env --unset=PYTHONPATH PATH=/nowhere "${venv_python}" -c "${program}"
   WORKING_DIRECTORY "${FOLDER}"
   OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
 if(NOT output MATCHES "/venv/[^ ]*/MinkowskiEngine/__init__.py [^ ]*/venv/[^ ]*/lockstep/__init__.py 8\n$")
