@@ -61,14 +61,14 @@ TEST(ReportPage, TellsTheUnionsOfASegmentation) {
 
 TEST(ReportPage, NamesWhatARunCountsASecond) {
   const run::RunData images = example_run("lenet"), clouds = example_cloud_run("minkunet14a");
-  EXPECT_THAT(page_of(images), HasSubstr("<b>14.3k</b><span>examples/s</span>"));
-  EXPECT_THAT(page_of(clouds), HasSubstr("<b>14.3k</b><span>voxels/s</span>"));
+  EXPECT_THAT(page_of(images), HasSubstr("<b>14.3k</b><span>mean examples/s</span>"));
+  EXPECT_THAT(page_of(clouds), HasSubstr("<b>14.3k</b><span>mean voxels/s</span>"));
   EXPECT_THAT(page_of(clouds), HasSubstr("<h3>Throughput</h3><span class=\"muted\">voxels/s</span>"));
   EXPECT_THAT(page_of(clouds), Not(HasSubstr("examples/s")));
   const run::RunData alike[] = {clouds, clouds}, mixed[] = {images, clouds};
-  EXPECT_THAT(report_page(alike), HasSubstr(">voxels/s</th>"));
+  EXPECT_THAT(report_page(alike), HasSubstr(">mean voxels/s</th>"));
   EXPECT_THAT(report_page(alike), HasSubstr("<td class=\"n\">14.3k</td>"));
-  EXPECT_THAT(report_page(mixed), HasSubstr(">examples/s, voxels/s</th>"));
+  EXPECT_THAT(report_page(mixed), HasSubstr(">mean examples/s, voxels/s</th>"));
   EXPECT_THAT(report_page(mixed), HasSubstr("<td class=\"n\">14.3k voxels/s</td>"));
 }
 
