@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,5 +28,7 @@ Figure speedup_figure(std::span<const run::SpeedupRow> rows);
 /// curves.svg and curves.png of a run's folder: loss and accuracy, side by side. Both are replaced whole, so a viewer
 /// that is open can reload them at any moment. Throws Error when they can't be written.
 void write_curves(const run::Folder& folder, std::span<const run::Metrics> metrics);
+/// The same of any runs, as STEM.svg and STEM.png.
+void write_curves(const std::filesystem::path& stem, std::span<const run::RunData> runs);
 
 }  // namespace lockstep::report

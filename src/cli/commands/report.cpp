@@ -29,8 +29,7 @@ int report(const ReportOptions& options) {
   write_file(output, report::report_page(runs));
   std::printf("%s\n", output.c_str());
   if (!options.chart.empty()) {
-    const report::Figure figures[] = {report::loss_figure(runs), report::accuracy_figure(runs)};
-    report::write_figures(options.chart, figures);
+    report::write_curves(std::filesystem::path(options.chart), runs);
     std::printf("%s.svg\n%s.png\n", options.chart.c_str(), options.chart.c_str());
   }
   return 0;

@@ -130,8 +130,12 @@ Figure speedup_figure(std::span<const run::SpeedupRow> rows) {
 
 void write_curves(const run::Folder& folder, std::span<const run::Metrics> metrics) {
   const run::RunData run{.name = folder.folder.filename().string(), .metrics = {metrics.begin(), metrics.end()}};
-  const Figure figures[] = {loss_figure({&run, 1}), accuracy_figure({&run, 1})};
-  write_figures(folder.folder / "curves", figures);
+  write_curves(folder.folder / "curves", {&run, 1});
+}
+
+void write_curves(const std::filesystem::path& stem, std::span<const run::RunData> runs) {
+  const Figure figures[] = {loss_figure(runs), accuracy_figure(runs)};
+  write_figures(stem, figures);
 }
 
 }  // namespace lockstep::report
