@@ -3,7 +3,7 @@
 
 ddp_peer.py NETWORK RANK WORLD PORT THREADS BATCH FORMAT: reads lines "STEPS" and answers with the seconds of a step.
 NETWORK is lenet or resnet18; the latter has synchronised batch norms, of our own: torch's SyncBatchNorm refuses the CPU.
-FORMAT is contiguous, channels_last or compiled (by torch.compile).
+FORMAT is contiguous, channels_last, compiled (by torch.compile) or compiled_channels_last.
 """
 import os
 import sys
@@ -98,7 +98,7 @@ def lenet():
 
 network = sys.argv[1]
 rank, world, port, threads, batch = map(int, sys.argv[2:7])
-channels_last = sys.argv[7] == "channels_last"
+channels_last = sys.argv[7].endswith("channels_last")
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 net = lenet() if network == "lenet" else resnet18()
@@ -113,7 +113,7 @@ if world > 1:
     dist.init_process_group("gloo", rank=rank, world_size=world)
     # The statistics are the same on all ranks already.
     net = nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
-if sys.argv[7] == "compiled":
+if sys.argv[7].startswith("compiled"):
     net = torch.compile(net)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 

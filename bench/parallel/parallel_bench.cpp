@@ -171,6 +171,7 @@ void compare_lenet(int64_t batch, nlohmann::json& results) {
   all.add_torch("PyTorch DDP, 2 processes", 2, 1, "contiguous");
   all.add_torch("PyTorch DDP, 2 processes, channels-last", 2, 1, "channels_last");
   all.add_torch("PyTorch DDP, 2 processes, torch.compile", 2, 1, "compiled");
+  all.add_torch("PyTorch DDP, 2 processes, torch.compile, channels-last", 2, 1, "compiled_channels_last");
   all.add_torch("PyTorch, 2 intra-op threads", 1, 2, "contiguous");
   all.add_torch("PyTorch, 2 intra-op threads, channels-last", 1, 2, "channels_last");
   all.compare(static_cast<int>(std::max<int64_t>(4, 4096 / batch)), 9, results);
@@ -195,7 +196,7 @@ nlohmann::json compare(const Arguments& arguments) {
   if (!only.empty() && only != "lenet" && only != "resnet18")
     throw UsageError("--only is '" + only + "', expected lenet or resnet18");
   nlohmann::json results = nlohmann::json::array();
-  for (const int64_t batch : {64, 256, 1024})
+  for (const int64_t batch : arguments.numbers("--batch", {64, 256, 1024}))
     if (only != "resnet18") compare_lenet(batch, results);
   if (only != "lenet") compare_resnet(results);
   return results;
@@ -210,6 +211,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.measures = "A step on several devices, against one device and PyTorch's DistributedDataParallel.",
        .measure = compare,
-       .options = {{"--only", "NETWORK", "lenet or resnet18"}},
+       .options = {{"--only", "NETWORK", "lenet or resnet18"},
+                   {"--batch", "N", "this batch of LeNet alone; default 64, 256, 1024"}},
        .serve = serve});
 }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse 3x3x3 convolutions from Python, in turns: ours, spconv's on the CPU, and gather, matrix product and scatter in torch.
+"""Sparse 3x3x3 convolutions from Python, in turns: ours, spconv's and ocnn's on the CPU, and gather, product and scatter in torch.
 
     PYTHONPATH=build/release/python python bench/sparse/python_peers.py
 
-spconv takes part where it is installed ('pip install spconv'). Its package for the CPU has the forward pass alone: the backward
-pass asks for a CUDA stream. Maps are made before the clock runs. The third contender is the way that MinkowskiEngine goes.
+spconv and ocnn take part where they are installed ('pip install spconv ocnn'). The backward pass of spconv's package for the
+CPU asks for a CUDA stream: the number 0 is given to it instead. Maps are made before the clock runs. The last contender is
+the way that MinkowskiEngine goes.
 """
 import argparse
 import json
@@ -27,18 +28,30 @@ def ours(coordinates, features, channels, backward):
     return lambda: layer(x).F
 
 
-def spconv(coordinates, features, channels):
+def spconv(coordinates, features, channels, backward):
     import spconv.pytorch
+
+    spconv.pytorch.ops.get_current_stream = lambda: 0
 
     layer = spconv.pytorch.SubMConv3d(channels, channels, 3, bias=False, indice_key="room")
     shape = (coordinates[:, 1:].max(0).values + 1).tolist()
     x = spconv.pytorch.SparseConvTensor(features, coordinates, shape, 1)
-    x = x.replace_feature(layer(x).features)  # carries the map that was made
+    x = x.replace_feature(layer(x).features.detach().requires_grad_(backward))  # carries the map that was made
+    return lambda: layer(x).features
 
-    def run():
-        return layer(x).features
 
-    return run
+def ocnn(coordinates, features, channels, backward):
+    import ocnn.nn
+    import ocnn.octree
+
+    depth = max(3, int(coordinates[:, 1:].max()).bit_length())
+    octree = ocnn.octree.Octree(depth)
+    octree.build_octree(ocnn.octree.Points((coordinates[:, 1:] + 0.5) / 2 ** (depth - 1) - 1))
+    octree.construct_all_neigh()
+    layer = ocnn.nn.OctreeConv(channels, channels, [3], nempty=True, use_bias=False)
+    x = features[:octree.nnum_nempty[depth]].requires_grad_(backward)
+    assert len(x) == len(coordinates)
+    return lambda: layer(x, octree, depth)
 
 
 def gather_scatter(coordinates, features, channels, backward):
@@ -62,11 +75,11 @@ def contenders(voxels, channels, backward):
     features = torch.randn(len(coordinates), channels)
     found = {"lockstep": ours(coordinates, features.clone(), channels, backward),
              "gather, product, scatter": gather_scatter(coordinates, features.clone(), channels, backward)}
-    if not backward:
+    for make in (spconv, ocnn):
         try:
-            found["spconv"] = spconv(coordinates, features.clone(), channels)
-        except ImportError:
-            print("spconv is not installed and takes no part", file=sys.stderr)
+            found[make.__name__] = make(coordinates, features.clone(), channels, backward)
+        except ImportError as error:
+            print(f"{make.__name__} takes no part: {error}", file=sys.stderr)
     return found
 
 
