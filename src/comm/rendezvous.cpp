@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -29,28 +28,14 @@ namespace fs = std::filesystem;
 // A socket that only this host reaches, where the store's host is written as such an address: c10d's own would listen
 // on all addresses, and who connects there is not asked for a name. None where the port is taken: by this process's own
 // store, which c10d then shares, or by another program, which c10d names.
-std::optional<int> listen_on_loopback(const std::string& host, int port) {
+Descriptor listen_on_loopback(const std::string& host, int port) {
   sockaddr_in v4{};
   v4.sin_family = AF_INET;
   v4.sin_port = htons(static_cast<uint16_t>(port));
   if (inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &v4.sin_addr) != 1 ||
       ntohl(v4.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET)
     return {};
-  Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  if (!listener) return {};
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&v4), sizeof v4) != 0 ||
-      listen(listener.get(), SOMAXCONN) != 0)
-    return {};
-  return listener.release();
-}
-
-int port_of(int listener) {
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) throw_errno("getsockname");
-  return ntohs(address.sin_port);
+  return listen_at(reinterpret_cast<const sockaddr*>(&v4), sizeof v4);
 }
 
 c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port, bool serve,
@@ -61,8 +46,10 @@ c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port,
   options.waitWorkers = false;
   options.multiTenant = true;  // a process that connects twice serves both groups
   options.timeout = timeout;
-  if (serve) options.masterListenFd = listen_on_loopback(host, port);
-  if (options.masterListenFd) options.port = static_cast<uint16_t>(port_of(*options.masterListenFd));
+  if (Descriptor listener = serve ? listen_on_loopback(host, port) : Descriptor()) {
+    options.port = static_cast<uint16_t>(port_of(listener));
+    options.masterListenFd = listener.release();
+  }
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -40,6 +41,13 @@ struct Pipe {
 Pipe make_pipe();
 /// Throws std::system_error.
 void set_nonblocking(const Descriptor& descriptor);
+
+/// A socket that takes connections at this address, IPv4 or IPv6 (then those of IPv4 too). Empty, with errno, where
+/// there can be none: EADDRINUSE where the port is taken.
+Descriptor listen_at(const sockaddr* address, socklen_t size) noexcept;
+
+/// The port that such a socket has, also where port 0 was asked for. Throws std::system_error.
+int port_of(const Descriptor& listener);
 
 /// Writes it all, in one write(2) where the kernel takes it. False, with errno, where it can't be written.
 bool write_all(int fd, std::string_view bytes) noexcept;
