@@ -99,4 +99,11 @@ void add_config_options(CLI::App& command, ConfigOptions& options, const std::ve
   };
 }
 
+void add_network_options(CLI::App& command, std::string& model, std::vector<std::string>& set) {
+  command.add_option("--model", model, "The network, where the file holds weights alone");
+  command.add_option("--set", set, "Settings of the network, such as width=0.5")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
 }  // namespace lockstep::cli

@@ -30,4 +30,7 @@ struct ConfigOptions {
 /// Adds all options of a training run to a command, but for those named. The options must outlive it.
 void add_config_options(CLI::App& command, ConfigOptions& options, const std::vector<std::string>& without = {});
 
+/// Adds --model and --set to a command that reads a trained network: they say what a file of weights alone does not.
+void add_network_options(CLI::App& command, std::string& model, std::vector<std::string>& set);
+
 }  // namespace lockstep::cli

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "cli/commands/commands.h"
+#include "cli/config_options.h"
 #include "cli/relaunch.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
@@ -137,10 +138,7 @@ void setup_evaluate(CLI::App& app, Command& chosen) {
   command->add_option("--replicas", options->replicas, "R, over which they are divided; default: as in training")
       ->check(CLI::PositiveNumber);
   command->add_option("--examples", options->examples, "Only the first so many")->check(CLI::PositiveNumber);
-  command->add_option("--model", options->model, "The network, where the file holds weights alone");
-  command->add_option("--set", options->set, "Settings of the network, such as width=0.5")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_network_options(*command, options->model, options->set);
   command->add_flag("--points", options->figures.points,
                     "Of clouds: count every point, as benchmarks do, instead of every voxel");
   command->add_flag("--json", all->json, "The same as JSON");

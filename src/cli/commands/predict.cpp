@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands/commands.h"
+#include "cli/config_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
 #include "lockstep/run/detail/json.h"
@@ -77,10 +78,7 @@ void setup_predict(CLI::App& app, Command& chosen) {
   command->add_option("--devices", options->devices,
                       "What computes, a file each: 2, cpu:4, cuda:0; default: all cores, or a GPU");
   command->add_option("--top", options->top, "How many answers to each; default 3")->check(CLI::Range(1, 1000));
-  command->add_option("--model", options->model, "The network, where the file holds weights alone");
-  command->add_option("--set", options->set, "Settings of the network, such as width=0.5")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_network_options(*command, options->model, options->set);
   command->add_option("--data", options->data, "The data set that names the classes; default: the training's");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "The same as JSON");
