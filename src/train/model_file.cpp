@@ -82,6 +82,7 @@ ModelFile open_model(const std::string& path, const std::string& model, const co
     out = from_weights(path, model);
   }
   if (!model.empty()) out.config.model = model;
+  out.names_network = model.empty();
   out.config.resume.clear();
   out.config.out.clear();
   out.config.devices.clear();
@@ -90,6 +91,10 @@ ModelFile open_model(const std::string& path, const std::string& model, const co
 }
 
 data::DatasetInfo fit_to_weights(ModelFile& model, data::DatasetInfo info) {
+  // A checkpoint says what its network is, and for which data: for such data it is made as it was.
+  if (model.names_network && model.data && model.data->input_shape == info.input_shape &&
+      model.data->classes == info.classes)
+    return info;
   std::vector<run::Config> attempts{model.config};
   const auto registry = models::builtin();
   for (const auto& setting : registry.find(model.config.model).settings) {

@@ -17,6 +17,8 @@ struct ModelFile {
   run::Tensors weights;
   /// What it was trained on, which need not be there; none beside weights alone.
   std::optional<data::DatasetInfo> data{};
+  /// The file itself says which network it holds; nobody had to name it.
+  bool names_network = false;
 };
 
 /// Of a run's folder, a checkpoint, or a file of weights with the run's config.toml beside it. Collective. Throws Error

@@ -235,7 +235,6 @@ bool Recorder::step(const StepReport& report, const Sums& line) {
   summary_.train_loss = metrics.loss;
   summary_.train_accuracy = metrics.accuracy;
   write(metrics);
-  if (files_ != nullptr) summary_.examples_per_second = run::mean_pace(files_->all);
   return true;
 }
 
@@ -276,7 +275,9 @@ void Recorder::write_confusion(const at::Tensor& matrix) const {
 void Recorder::write_summary(const std::string& state) {
   summary_.state = state;
   summary_.seconds = seconds();
-  if (files_ != nullptr) run::write_summary(files_->folder.summary(), summary_);
+  if (files_ == nullptr) return;
+  if (const auto pace = run::mean_pace(files_->all)) summary_.examples_per_second = pace;
+  run::write_summary(files_->folder.summary(), summary_);
 }
 
 void Recorder::say(const std::string& line) {
