@@ -23,12 +23,6 @@ using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
-using Words = std::vector<std::string>;
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 Words recipe() {
   return {"minkunet14a", "--data", "rooms:6:3", "--voxel", "0.4",  "--replicas", "4",

@@ -46,7 +46,6 @@ TEST(CommandLine, AnswersAMistakeWithOneLineAndExitCode2) {
 }
 
 TEST(CommandLine, ListsLeaveTheModelAlone) {
-  using Words = std::vector<std::string>;
   for (const Words& start : {Words{"speedup", "--batch", "32,64"}, Words{"sweep", "--lr", "0.1,0.2"},
                              Words{"train", "--schedule", "multi-step", "--milestones", "1,2"}}) {
     Words words = start;

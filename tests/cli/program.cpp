@@ -37,6 +37,11 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 std::string built(const std::string& path) {
   const auto tests = std::filesystem::read_symlink("/proc/self/exe").parent_path();  // BUILD/tests/cli
   return (tests.parent_path().parent_path() / path).string();
@@ -142,6 +147,23 @@ Ended Program::wait() {
 
 Ended run_program(std::vector<std::string> arguments, ProgramOptions options) {
   return Program(std::move(arguments), std::move(options)).wait();
+}
+
+void expect_success(const Words& arguments) {
+  const Ended ended = run_program(arguments);
+  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+}
+
+Words small() {
+  return {"train", "mlp",       "--data",     "synthetic:1x8x8:4:400", "--batch", "32", "--epochs", "2",
+          "--set", "hidden=16", "--no-curves"};
+}
+
+std::string hash_of(const std::string& path) {
+  const Ended ended = run_program({"hash", path});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_TRUE(ended.out.size() == 65 && ended.out.find_first_not_of("0123456789abcdef") == 64) << ended.out;
+  return ended.out;
 }
 
 std::vector<std::string> run_script(std::vector<std::string> run_arguments, const std::string& script) {

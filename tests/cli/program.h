@@ -14,6 +14,9 @@ namespace lockstep::cli {
 
 using test::eventually;
 
+using Words = std::vector<std::string>;
+Words operator+(Words a, const Words& b);
+
 /// A program of the build that this test belongs to, such as "bin/lockstep". Its path is not the compiler's to know:
 /// the objects of tests are the same for all presets.
 std::string built(const std::string& path);
@@ -65,6 +68,15 @@ class Program {
 
 /// `lockstep ARGUMENTS...`, from start to end.
 Ended run_program(std::vector<std::string> arguments, ProgramOptions options = {});
+
+/// The same, of a command that must end well: the test fails where it does not.
+void expect_success(const Words& arguments);
+
+/// The arguments of a training that takes less than a second, as far as "--out".
+Words small();
+
+/// What `lockstep hash` says of this file or run, with its newline.
+std::string hash_of(const std::string& path);
 
 /// `lockstep run RUN_ARGUMENTS... -- sh -c SCRIPT`.
 std::vector<std::string> run_script(std::vector<std::string> run_arguments, const std::string& script);

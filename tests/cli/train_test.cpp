@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole program: `lockstep train` and its relatives, on real data where the Debian package is installed.
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+// The whole program: `lockstep train`, on real data where the Debian package is installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "lockstep/base/detail/file.h"
-#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/pictures/png.h"
-#include "lockstep/run/checkpoint.h"
-#include "lockstep/run/config.h"
-#include "lockstep/run/weights.h"
 #include "support/full_disk.h"
 #include "support/temporary_folder.h"
 
@@ -30,12 +20,6 @@ using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using Words = std::vector<std::string>;
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 std::string some_data() {
   return std::filesystem::exists("/usr/share/datasets/fashion-mnist") ? "fashion-mnist" : "synthetic:1x28x28:10:6000";
@@ -48,23 +32,11 @@ Words recipe() {
           "--momentum", "0.9",   "--init",          "xavier",    "--augment",  "flip", "--no-curves"};
 }
 
-std::string hash_of(const std::string& path) {
-  const Ended ended = run_program({"hash", path});
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.out, MatchesRegex("[0-9a-f]{64}\n"));
-  return ended.out;
-}
-
-void expect_trained(const Words& words) {
-  const Ended ended = run_program(words);
-  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
-}
-
 // What every placement must end in.
 const std::string& expected() {
   static const std::string hash = [] {
     const TemporaryFolder folder;
-    expect_trained(recipe() + Words{"--devices", "1", "--out", folder.file("run")});
+    expect_success(recipe() + Words{"--devices", "1", "--out", folder.file("run")});
     EXPECT_EQ(hash_of(folder.file("run/weights.pt")), hash_of(folder.file("run/last.pt")));
     EXPECT_EQ(hash_of(folder.file("run/weights.safetensors")), hash_of(folder.file("run/last.pt")));
     return hash_of(folder.file("run"));
@@ -74,7 +46,7 @@ const std::string& expected() {
 
 TEST(TrainContract, TwoThreadsGiveTheBitsOfOne) {
   const TemporaryFolder folder;
-  expect_trained(recipe() + Words{"--devices", "2", "--out", folder.file("run"), "--check-data"});
+  expect_success(recipe() + Words{"--devices", "2", "--out", folder.file("run"), "--check-data"});
   EXPECT_EQ(hash_of(folder.file("run")), expected());
 }
 
@@ -83,7 +55,7 @@ TEST(TrainContract, ProcessesGiveTheBitsOfOne) {
   for (const char* processes : {"2", "3"}) {
     const TemporaryFolder folder;
     const Words run{"run", "-n", processes, "--", built("bin/lockstep")};
-    expect_trained(run + recipe() + Words{"--devices", "1", "--out", folder.file("run"), "--check-data"});
+    expect_success(run + recipe() + Words{"--devices", "1", "--out", folder.file("run"), "--check-data"});
     EXPECT_EQ(hash_of(folder.file("run")), expected()) << processes;
   }
 }
@@ -104,11 +76,6 @@ TEST(TrainContract, ARunThatWasKilledGoesOnToTheSameBits) {
 }
 
 // A small recipe that needs no package.
-Words small() {
-  return {"train", "mlp",       "--data",     "synthetic:1x8x8:4:400", "--batch", "32", "--epochs", "2",
-          "--set", "hidden=16", "--no-curves"};
-}
-
 TEST(Train, ASignalEndsTheStepAndTheRunGoesOnLater) {
   const TemporaryFolder folder;
   const Words words{"train",      "mlp", "--data", "synthetic:1x8x8:4:20000", "--batch",      "16",
@@ -177,7 +144,7 @@ TEST(Train, AStartThatIsSaidAgainGoesOn) {
                                       "--devices",      "2",
                                       "--log-every",    "3",
                                       "--momentum",     "0"};
-  expect_trained(words);
+  expect_success(words);
   const Ended again = run_program(words);
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("going on after step"));
@@ -186,20 +153,20 @@ TEST(Train, AStartThatIsSaidAgainGoesOn) {
 TEST(Train, AFileOfOptionsAndTheCommandLineGiveTheConfigurationBesideTheResults) {
   const TemporaryFolder folder;
   std::ofstream(folder.file("options.toml")) << "lr = 0.5\nbatch = 64\nmomentum = 0.5\n";
-  expect_trained(small() + Words{"--config", folder.file("options.toml"), "--momentum", "0.9", "--out",
+  expect_success(small() + Words{"--config", folder.file("options.toml"), "--momentum", "0.9", "--out",
                                  folder.file("a"), "--seed", "3"});
   std::ifstream file(folder.file("a/config.toml"));
   const std::string written{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(written, AllOf(HasSubstr("lr = 0.5\n"), HasSubstr("batch = 32\n"), HasSubstr("momentum = 0.9\n"),
                              HasSubstr("seed = 3\n"), HasSubstr("replicas = 8\n")));
-  expect_trained({"train", "--config", folder.file("a/config.toml"), "--out", folder.file("b")});
+  expect_success({"train", "--config", folder.file("a/config.toml"), "--out", folder.file("b")});
   EXPECT_EQ(hash_of(folder.file("a")), hash_of(folder.file("b")));
 }
 
 TEST(Train, AnInterruptedRunIsResumedWhereThereIsOneAndBegunWhereThereIsNone) {
   const TemporaryFolder folder;
   const Words words = small() + Words{"--out", folder.file("run"), "--resume"};
-  expect_trained(words);
+  expect_success(words);
   const std::string hash = hash_of(folder.file("run"));
   const Ended again = run_program(words);
   EXPECT_EQ(again.exit_code, 0) << again.err;
@@ -219,7 +186,7 @@ TEST(Train, NoMistakeCostsARun) {
   const TemporaryFolder folder;
   const std::string run = folder.file("run"), empty = folder.file("empty");
   std::filesystem::create_directory(empty);
-  expect_trained(small() + Words{"--out", run});
+  expect_success(small() + Words{"--out", run});
   const auto before = state_of(run);
   const auto refuse = [&](const Words& words, const std::string& message) {
     const Ended ended = run_program(words);
@@ -248,38 +215,15 @@ TEST(Train, NoMistakeCostsARun) {
   EXPECT_THAT(ended.err, HasSubstr("holds no checkpoint to go on with"));
   EXPECT_EQ(state_of(run), weights_only);
   std::ofstream(run + "/report.html") << "of the run before";
-  expect_trained(again + Words{"--seed", "2"});
+  expect_success(again + Words{"--seed", "2"});
   EXPECT_TRUE(std::filesystem::exists(run + "/last.pt"));
   EXPECT_FALSE(std::filesystem::exists(run + "/report.html"));
-}
-
-TEST(Train, WeightsAreConvertedBothWaysAndBegunWith) {
-  const TemporaryFolder folder;
-  const std::string run = folder.file("run");
-  expect_trained(small() + Words{"--out", run});
-  const std::string hash = hash_of(run);
-  for (const auto& [from, to] : {std::pair{run, folder.file("a.safetensors")},
-                                 {folder.file("a.safetensors"), folder.file("b.pt")},
-                                 {folder.file("b.pt"), folder.file("c.safetensors")}}) {
-    const Ended ended = run_program({"convert", from, to});
-    EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    EXPECT_THAT(ended.out, HasSubstr("sha256 " + hash));
-    EXPECT_EQ(hash_of(to), hash);
-  }
-  EXPECT_EQ(read_file(folder.file("a.safetensors")), read_file(run + "/weights.safetensors"));
-  // Steps too small to change a float32.
-  const Words still = small() + Words{"--lr", "1e-18", "--steps", "1"};
-  expect_trained(still + Words{"--init", folder.file("c.safetensors"), "--out", folder.file("next")});
-  EXPECT_EQ(hash_of(folder.file("next")), hash);
-  const Ended refused = run_program({"convert", run, folder.file("a.onnx")});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("expected .pt, .pth or .safetensors"));
 }
 
 // Each mistake: exit code 2 and one line that says it.
 TEST(Train, MistakesAreOneLineAndExitCode2) {
   const TemporaryFolder folder;
-  expect_trained(small() + Words{"--out", folder.file("run")});
+  expect_success(small() + Words{"--out", folder.file("run")});
   const std::string elsewhere = folder.file("new");
   const auto refuse = [&](const Words& words, const std::string& message) {
     const Ended ended = run_program(words + Words{"--out", elsewhere});
@@ -327,87 +271,6 @@ TEST(Train, AFullDiskIsExitCode1AndOneLine) {
   EXPECT_EQ(ended.exit_code, 1);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("last.pt' can't be written"), HasSubstr("File too large")));
   EXPECT_EQ(lines_of(ended.err).size(), 1u) << ended.err;
-}
-
-TEST(Evaluate, GivesTheFiguresOfTrainingInEveryPlacement) {
-  const TemporaryFolder folder;
-  const Ended trained = run_program(small() + Words{"--out", folder.file("run")});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const Ended one =
-      run_program({"evaluate", folder.file("run"), "--devices", "1", "--json", "--metrics", "topk,confusion"});
-  ASSERT_EQ(one.exit_code, 0) << one.err;
-  const auto facts = nlohmann::json::parse(one.out);
-  EXPECT_EQ(facts["examples"], 400);
-  EXPECT_GT(facts["accuracy"].get<double>(), 0.5);
-  EXPECT_EQ(facts["top5"], 1.0);
-  std::ifstream summary(folder.file("run/summary.json"));
-  EXPECT_EQ(facts["loss"], nlohmann::json::parse(summary)["test_loss"]);
-  const Ended two = run_program(
-      {"evaluate", folder.file("run/weights.pt"), "--devices", "2", "--json", "--metrics", "topk,confusion"});
-  EXPECT_EQ(two.out, one.out) << two.err;
-  if (comm::backends().empty()) return;
-  const Ended processes = run_program({"run", "-n", "2", "--no-prefix", "--", built("bin/lockstep"), "evaluate",
-                                       folder.file("run"), "--json", "--metrics", "topk,confusion"});
-  EXPECT_EQ(processes.out, one.out) << processes.err;
-}
-
-TEST(Evaluate, SaysInOneLineWhatItFound) {
-  const TemporaryFolder folder;
-  expect_trained(small() + Words{"--out", folder.file("run")});
-  const Ended ended = run_program({"evaluate", folder.file("run/last.pt"), "--data", "synthetic:1x8x8:4:77"});
-  EXPECT_THAT(ended.out, MatchesRegex("77 examples of .*: loss [0-9.]+, accuracy [0-9.]+\n")) << ended.err;
-  const Ended none = run_program({"evaluate", folder.file("none.pt")});
-  EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("is not there"));
-}
-
-TEST(Evaluate, SaysThatANetworkIsOfAProgramOfOnesOwn) {
-  const TemporaryFolder folder;
-  run::Checkpoint checkpoint;
-  checkpoint.model = "mine";
-  checkpoint.config = run::to_toml({});
-  run::save_checkpoint(folder.file("last.pt"), checkpoint);
-  for (const Words& words : {Words{"evaluate", folder.path()}, {"predict", folder.path(), "image.png"}}) {
-    const Ended ended = run_program(words);
-    EXPECT_EQ(ended.exit_code, 2) << ended.out;
-    EXPECT_THAT(ended.err, HasSubstr("is of the network 'mine' of somebody's own program"));
-  }
-}
-
-TEST(Predict, NamesTheClassesOfImagesAndTensors) {
-  const TemporaryFolder folder;
-  expect_trained(small() + Words{"--out", folder.file("run")});
-  const pictures::Image image{.width = 8, .height = 8, .channels = 1, .pixels = std::vector<uint8_t>(64, 128)};
-  std::ofstream(folder.file("grey.png"), std::ios::binary) << pictures::encode_png(image);
-  const Ended ended = run_program({"predict", folder.file("run"), folder.file("grey.png"), "--json", "--top", "4"});
-  ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const auto answers = nlohmann::json::parse(ended.out);
-  ASSERT_EQ(answers.size(), 1u);
-  EXPECT_EQ(answers[0]["file"], folder.file("grey.png"));
-  double sum = 0;
-  for (const auto& one : answers[0]["predictions"]) sum += one["probability"].get<double>();
-  EXPECT_NEAR(sum, 1, 1e-5);
-  const Ended words = run_program({"predict", folder.file("run"), folder.file("grey.png")});
-  EXPECT_THAT(words.out, MatchesRegex(".*grey.png: [^,]+ 0[.][0-9]+, [^,]+ 0[.][0-9]+, [^,]+ 0[.][0-9]+\n"));
-  const Ended none = run_program({"predict", folder.file("run"), folder.file("none.png")});
-  EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("none.png' is no file"));
-  const auto refuse = [&](const at::Tensor& inputs, const std::string& message) {
-    run::write_weights(folder.file("inputs.pt"), {{"inputs", inputs}});
-    const Ended refused = run_program({"predict", folder.file("run"), folder.file("inputs.pt")});
-    EXPECT_EQ(refused.exit_code, 2) << refused.out;
-    EXPECT_THAT(refused.err, HasSubstr(message));
-  };
-  refuse(at::zeros({0, 1, 8, 8}), "holds [0, 1, 8, 8], expected one example at least");
-  refuse(at::full({2, 1, 8, 8}, NAN), "numbers that are not finite");
-}
-
-TEST(Hash, OfADamagedFileIsAMistakeThatNamesIt) {
-  const TemporaryFolder folder;
-  std::ofstream(folder.file("last.pt")) << "PK\3\4 and so on";
-  const Ended ended = run_program({"hash", folder.file("last.pt")});
-  EXPECT_EQ(ended.exit_code, 2);
-  EXPECT_THAT(ended.err, HasSubstr("last.pt' is cut short or damaged"));
 }
 
 }  // namespace

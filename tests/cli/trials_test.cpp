@@ -20,7 +20,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
-using Words = std::vector<std::string>;
 
 TEST(Verify, PlacementsThatKeepTheOrderAreIdentical) {
   const Words words{"verify",       "lenet",

@@ -15,7 +15,8 @@ set(PREFIX "${LOCKSTEP_BUILD}/tests/package/use_lockstep/prefix")
 set(folder "${LOCKSTEP_BUILD}/tests/package/installed")
 file(MAKE_DIRECTORY "${folder}")
 
-# A program of one layer is compiled and linked with nothing but pkg-config's words.
+# A program of one layer is compiled and linked with nothing but pkg-config's words. Then with all code of all layers,
+# whoever calls it: whatever any of them stands on is among these words.
 function(check_pkg_config)
   file(GLOB_RECURSE file "${PREFIX}/lockstep.pc")
   get_filename_component(where "${file}" DIRECTORY)
@@ -27,6 +28,11 @@ function(check_pkg_config)
   run("${COMPILER}" -O0 ${cflags} "${LOCKSTEP_SOURCE}/tests/package/outside/main.cpp" -o "${folder}/outside" ${libs})
   execute_process(COMMAND "${folder}/outside" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
   expect("the program of one layer" "${output}" "^sum over 7 replicas: 28\n$")
+  list(TRANSFORM libs REPLACE "^-Wl,--start-group$" "-Wl,--whole-archive")
+  list(TRANSFORM libs REPLACE "^-Wl,--end-group$" "-Wl,--no-whole-archive")
+  run("${COMPILER}" -O0 ${cflags} "${LOCKSTEP_SOURCE}/tests/package/outside/main.cpp" -o "${folder}/whole" ${libs})
+  execute_process(COMMAND "${folder}/whole" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+  expect("the program of all layers" "${output}" "^sum over 7 replicas: 28\n$")
 endfunction()
 
 # The shells complete commands, options, values and networks.
