@@ -14,6 +14,8 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import CoordinateMapType, GPUMemoryAllocatorType, MinkowskiAlgorithm, RegionType
+from ._old_coords import OldMethods
+from ._old_names import takes_old_names, warn
 from .MinkowskiCommon import StrideType, convert_to_int_list, whole
 from .MinkowskiKernelGenerator import engine_region
 
@@ -43,20 +45,13 @@ def set_memory_manager_backend(backend: GPUMemoryAllocatorType) -> None:
     set_gpu_allocator(backend)
 
 
-class CoordsManager:
-    """The name that CoordinateManager had before version 0.5."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise DeprecationWarning("`CoordsManager` has been deprecated. Use `CoordinateManager` instead.")
-
-
 def engine_manager(manager: CoordinateManager | None) -> _C.CoordinateManager:
     """The engine's part of a manager that functions take as an optional argument and need."""
     assert manager is not None, "coordinate_manager is None, expected a CoordinateManager"
     return manager._manager
 
 
-class CoordinateManager:
+class CoordinateManager(OldMethods):
     """The coordinate maps of the tensors of one network's pass, and the maps between them, each made once.
 
     D: the number of spatial axes, 1 to 8. The other arguments are remembered; the engine needs no such choices, and the
@@ -98,6 +93,7 @@ class CoordinateManager:
         """
         return self._manager.insert(coordinates, convert_to_int_list(tensor_stride, self.D), string_id)
 
+    @takes_old_names("force_creation")
     def stride(
         self,
         coordinate_map_key: CoordinateMapKey,
@@ -330,6 +326,14 @@ class CoordinateManager:
             f"CoordinateMapManager{self.coordinate_map_type.name}(\n{''.join(lines)}"
             f"\talgorithm={self.minkowski_algorithm}\n  )\n"
         )
+
+
+class CoordsManager(CoordinateManager):
+    """The name that CoordinateManager had before version 0.5: (num_threads, memory_manager_backend, D)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warn("`CoordsManager` is called `CoordinateManager` now")
+        super().__init__(D=kwargs.get("D", args[2] if len(args) > 2 else 0))
 
 
 def round_down(points: torch.Tensor, stride: List[int]) -> torch.Tensor:

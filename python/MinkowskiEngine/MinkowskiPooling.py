@@ -2,7 +2,8 @@
 """Pooling: over a kernel's neighbourhood, over whole batch entries, and back."""
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, Callable
 
 import torch
 
@@ -10,7 +11,7 @@ from lockstep import _C
 from lockstep._C import CoordinateMapKey
 
 from ._enums import PoolingMode
-from ._old_names import takes_old_names
+from ._old_names import takes_old_names, warn
 from .MinkowskiCommon import EngineFunction, MinkowskiModuleBase, StrideType
 from .MinkowskiConvolution import empty_key, output_key
 from .MinkowskiCoordinateManager import CoordinateManager, engine_manager
@@ -255,9 +256,25 @@ def _pool_field(
     return _C.pool_pairs(features, _kind(mode), torch.arange(len(rows)), rows, manager.size(origin))
 
 
+def takes_average(init: Callable[..., None]) -> Callable[..., None]:
+    """Version 0.4 had `average=True` or False (a sum) before `mode`, which chose an algorithm."""
+
+    @functools.wraps(init)
+    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "average" in kwargs or (args and isinstance(args[0], bool)):
+            average = kwargs.pop("average") if "average" in kwargs else args[0]
+            name = f"GLOBAL_{'AVG' if average else 'SUM'}_POOLING_PYTORCH_INDEX"
+            warn(f"`average` of MinkowskiGlobalPooling() is called `mode` now: PoolingMode.{name}")
+            args, kwargs["mode"] = (), PoolingMode[name]
+        init(self, *args, **kwargs)
+
+    return call
+
+
 class MinkowskiGlobalPooling(MinkowskiModuleBase):
     """All points of a batch entry to one at the origin; `mode` says how. Fields are taken too."""
 
+    @takes_average
     @takes_old_names("dimension")
     def __init__(self, mode: PoolingMode = PoolingMode.GLOBAL_AVG_POOLING_PYTORCH_INDEX) -> None:
         super().__init__()

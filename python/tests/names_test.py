@@ -115,8 +115,6 @@ def test_versions():
     assert ME.__version__ == "0.5.4"
     assert isinstance(ME.cuda_version(), int) and isinstance(ME.is_cuda_available(), bool)
     ME.print_diagnostics()
-    with pytest.raises(DeprecationWarning):
-        ME.CoordsManager(3)
 
 
 def test_names_of_submodules_that_code_imports_from():

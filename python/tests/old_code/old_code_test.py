@@ -97,6 +97,8 @@ def test_the_page_of_lightning_runs_in_two_processes():
             "expand_coordinates",
         ),
         (lambda f, c: ME.MinkowskiGlobalPooling(dimension=2), "dimension", "leave it out"),
+        (lambda f, c: ME.MinkowskiGlobalPooling(average=False), "average", "GLOBAL_SUM_POOLING_PYTORCH_INDEX"),
+        (lambda f, c: ME.CoordsManager(D=2), "CoordsManager", "CoordinateManager"),
         (lambda f, c: ME.MinkowskiGlobalSumPooling(dimension=2), "dimension", "leave it out"),
         (lambda f, c: ME.MinkowskiBroadcast(dimension=2), "dimension", "leave it out"),
         (lambda f, c: ME.MinkowskiBroadcastConcatenation(dimension=2), "dimension", "leave it out"),
@@ -127,6 +129,46 @@ def test_old_keywords_mean_what_todays_mean():
     assert old_class is ME.MinkowskiSyncBatchNorm
     with pytest.raises(AttributeError, match="MinkowskiNothing"):
         ME.MinkowskiNothing
+
+
+@pytest.mark.parametrize("average, expected", [(True, [3.0, 9.0]), (False, [6.0, 9.0])])
+def test_global_pooling_takes_average_as_it_did(average, expected):
+    features = torch.tensor([[2.0], [4.0], [9.0]])
+    x = ME.SparseTensor(features, torch.IntTensor([[0, 0, 0], [0, 1, 1], [1, 2, 2]]))
+    for layer, _ in (warnings_of(lambda: ME.MinkowskiGlobalPooling(average=average)),
+                     warnings_of(lambda: ME.MinkowskiGlobalPooling(average))):
+        assert layer(x).F.flatten().tolist() == expected
+
+
+def test_the_methods_of_coords_manager_are_todays():
+    x = ME.SparseTensor(torch.rand(3, 1), torch.IntTensor([[0, 0, 0], [0, 1, 1], [1, 2, 2]]))
+    y = ME.MinkowskiConvolution(1, 1, kernel_size=2, stride=2, dimension=2)(x)
+    manager, key, coarse = x.coordinate_manager, x.coordinate_map_key, y.coordinate_map_key
+    for call, expected in (
+        (lambda: manager.get_coords(key), x.C),
+        (lambda: manager.get_coords(2), y.C),
+        (lambda: manager.get_coords_key(2), coarse),
+        (lambda: manager.get_coords_size_by_coords_key(coarse), 2),
+        (lambda: manager.get_batch_size(), 2),
+        (lambda: manager.get_batch_indices(), {0, 1}),
+        (lambda: manager.get_row_indices_per_batch(key), [torch.tensor([0, 1]), torch.tensor([2])]),
+        (lambda: manager.get_coords_map(1, 2), manager.stride_map(key, coarse)),
+        (lambda: manager.get_union_map([key, key], ME.CoordinateMapKey(3)),
+         manager.union_map([key, key], ME.CoordinateMapKey(3))),
+        (lambda: manager.get_coords(manager.create_coords_key(x.C, 1)), x.C),
+        (lambda: manager.reduce(), manager.origin()),
+        (lambda: manager.stride(key, 2, force_creation=True), coarse),
+    ):
+        found, seen = warnings_of(call)
+        assert seen and all(" now" in text or "take " in text or "leave it out" in text for text in seen), seen
+        if isinstance(expected, torch.Tensor):
+            assert torch.equal(found, expected)
+        elif isinstance(expected, (list, tuple)):
+            assert all(torch.equal(a, b) for a, b in zip(found, expected)) and len(found) == len(expected)
+        else:
+            assert found == expected
+    made, _ = warnings_of(lambda: ME.CoordsManager(D=2))
+    assert isinstance(made, ME.CoordinateManager) and made.D == 2
 
 
 def test_the_warning_points_at_the_users_line():
