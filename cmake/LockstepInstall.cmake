@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake --install: the layers, their headers, and a package config for find_package(lockstep).
 
-option(LOCKSTEP_INSTALL "Add the rules of cmake --install" ${PROJECT_IS_TOP_LEVEL})
 if(NOT LOCKSTEP_INSTALL)
   return()
 endif()
@@ -39,7 +38,11 @@ install(
   PATTERN "*.cuh")
 
 if(TARGET lockstep)
-  set_target_properties(lockstep PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON) # it finds libtorch where it was built
+  if(LOCKSTEP_TORCH_AT)
+    set_target_properties(lockstep PROPERTIES INSTALL_RPATH "${LOCKSTEP_TORCH_AT}/lib")
+  else()
+    set_target_properties(lockstep PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON) # it finds libtorch where it was built
+  endif()
   install(TARGETS lockstep RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
 

@@ -54,3 +54,22 @@ if(Python3_Interpreter_FOUND)
 else()
   message(STATUS "lockstep: no Python, so cmake --install writes no pages of the manual")
 endif()
+
+# cpack: a Debian package of the program. Libtorch is no Debian package: the machine brings it, at LOCKSTEP_TORCH_AT.
+if(LOCKSTEP_TORCH_AT)
+  set(CPACK_GENERATOR DEB)
+  set(CPACK_COMPONENTS_ALL program)
+  set(CPACK_DEB_COMPONENT_INSTALL ON)
+  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME lockstep)
+  set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+  set(CPACK_PACKAGE_CONTACT "Lockstep's developers <lockstep@localhost>")
+  set(CPACK_DEBIAN_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${LOCKSTEP_TORCH}/lib")
+  set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
+      "Trains one model on many devices, with the same bits on one or on many
+ Libtorch ${LOCKSTEP_TORCH_VERSION} must lie in ${LOCKSTEP_TORCH_AT}, as PyPI's package torch has it.")
+  include(CPack)
+endif()

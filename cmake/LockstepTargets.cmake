@@ -149,15 +149,32 @@ function(lockstep_kernels target)
   lockstep_compile_apart(${ARGN})
 endfunction()
 
-# lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512.
+# The instruction sets that kernels are compiled for. LOCKSTEP_ISA=native leaves the best one of this machine.
+set(lockstep_isa_levels baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(lockstep_isa_levels baseline avx2 avx512)
+endif()
+if(LOCKSTEP_ISA STREQUAL "native")
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -march=native -dM -E -x c++ /dev/null OUTPUT_VARIABLE macros
+                          COMMAND_ERROR_IS_FATAL ANY)
+  set(lockstep_isa_levels baseline)
+  if(macros MATCHES "__AVX2__" AND macros MATCHES "__FMA__" AND macros MATCHES "__F16C__")
+    set(lockstep_isa_levels avx2)
+    if(macros MATCHES "__AVX512F__" AND macros MATCHES "__AVX512BW__" AND macros MATCHES "__AVX512DQ__"
+       AND macros MATCHES "__AVX512VL__")
+      set(lockstep_isa_levels avx512)
+    endif()
+  endif()
+  target_compile_definitions(lockstep_flags INTERFACE LOCKSTEP_ONE_ISA=isa_${lockstep_isa_levels})
+endif()
+set(lockstep_isa_levels ${lockstep_isa_levels} CACHE INTERNAL "For the Python package too, which lies outside")
+
+# lockstep_isa_sources(TARGET file.cpp): compiles one file for plain x86-64, AVX2 and AVX-512 (lockstep_isa_levels).
 # The file defines everything inside namespace LOCKSTEP_ISA; base/detail/instruction_set.h picks one at run time.
 # Contraction is off so that a multiply and an add are never fused behind our back.
 function(lockstep_isa_sources target)
   foreach(file ${ARGN})
-    foreach(level baseline avx2 avx512)
-      if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT level STREQUAL "baseline")
-        continue()
-      endif()
+    foreach(level ${lockstep_isa_levels})
       get_filename_component(stem ${file} NAME_WE)
       get_filename_component(folder ${file} DIRECTORY)
       set(object ${target}_${stem}_${level})

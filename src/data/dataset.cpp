@@ -6,9 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "data/clouds/clouds.h"
 #include "data/memory_dataset.h"
 #include "lockstep/base/error.h"
-#include "lockstep/data/cloud.h"
 
 namespace lockstep::data {
 namespace {
@@ -34,22 +34,6 @@ class Prefix : public Dataset {
 
  private:
   std::shared_ptr<const Dataset> whole_;
-};
-
-/// The same of clouds.
-class CloudPrefix : public CloudDataset {
- public:
-  CloudPrefix(std::shared_ptr<const CloudDataset> whole, DatasetInfo info)
-      : CloudDataset(std::move(info)), whole_(std::move(whole)) {}
-  int64_t cost(int64_t id) const override { return whole_->cost(id); }
-  int64_t label(int64_t id) const override { return whole_->label(id); }
-  std::string source(int64_t id) const override { return whole_->source(id); }
-
- protected:
-  Cloud measure(int64_t id) const override { return whole_->read_cloud(id); }
-
- private:
-  std::shared_ptr<const CloudDataset> whole_;
 };
 
 }  // namespace
@@ -115,8 +99,7 @@ std::shared_ptr<const Dataset> first_of(std::shared_ptr<const Dataset> dataset, 
   if (count == dataset->size()) return dataset;
   DatasetInfo info = dataset->info();
   info.size = count;
-  if (auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset))
-    return std::make_shared<CloudPrefix>(std::move(clouds), std::move(info));
+  if (auto clouds = first_clouds(dataset, info)) return clouds;
   return std::make_shared<Prefix>(std::move(dataset), std::move(info));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/clouds/clouds.h"
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
 
@@ -65,7 +66,7 @@ DatasetPointer DatasetRegistry::open(std::string_view spec, Subset subset, const
     if (one.recognises) recognised.push_back(one.name);
   fail("open_dataset", "got '", spec, is_path ? "', which is not there" : "'", ", expected ", usages(),
        recognised.empty() ? "" : ", or a file or folder of " + one_of(recognised),
-       kind == nullptr ? did_you_mean(std::string(name), names_of(kinds_)) : "");
+       kind == nullptr ? did_you_mean(std::string(name), names_of(kinds_)) : "", note_on_kinds());
 }
 
 bool DatasetRegistry::names_clouds(std::string_view spec) const {

@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "data/clouds/cloud_reader.h"
+#include "data/clouds/clouds.h"
 #include "lockstep/base/error.h"
 #include "lockstep/numerics/device.h"
 
@@ -196,8 +196,7 @@ class RowReader : public ShareReader {
 
 std::unique_ptr<ShareReader> make_share_reader(std::shared_ptr<const Dataset> dataset, const Order& order,
                                                const LoaderOptions& options) {
-  if (auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset))
-    return std::make_unique<CloudReader>(std::move(clouds), order, options);
+  if (auto clouds = make_cloud_reader(dataset, order, options)) return clouds;
   require(options.cache.empty(), "Loader", "the cache is for clouds, and ", dataset->info().name,
           " has other examples");
   return std::make_unique<RowReader>(std::move(dataset), order, options);

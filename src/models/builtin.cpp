@@ -2,24 +2,20 @@
 #include <c10/util/ArrayRef.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
-#include "lockstep/models/clouds/mink_fcnn.h"
-#include "lockstep/models/clouds/mink_resnet.h"
-#include "lockstep/models/clouds/minkunet.h"
-#include "lockstep/models/clouds/stack_unet.h"
 #include "lockstep/models/images/equivariant.h"
 #include "lockstep/models/images/lenet.h"
 #include "lockstep/models/images/mlp.h"
 #include "lockstep/models/images/resnet.h"
 #include "lockstep/models/images/small_images.h"
 #include "lockstep/models/registry.h"
-#include "lockstep/sparse/nn/convolution.h"
+#include "models/clouds/clouds.h"
 
 namespace lockstep::models {
 namespace {
@@ -82,47 +78,6 @@ std::shared_ptr<Classifier> make_equivariant(const char* model, Symmetry symmetr
       EquivariantOptions{symmetry, image.channels, image.height, options.classes, options.integer("features")}));
 }
 
-/// "minkunet34c"
-Entry minkunet(const std::string& variant) {
-  std::string name = "minkunet" + variant;
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const auto make = [variant](const Options& options) {
-    return Classifier::of(
-        MinkUNet(MinkUNetOptions::variant(variant, options.input[0], options.classes, options.dimension)));
-  };
-  return {name,
-          "MinkUNet" + variant + " for points of clouds, weights named as MinkowskiEngine's",
-          {},
-          make,
-          Labels::points};
-}
-
-Entry mink_resnet(int64_t depth) {
-  const auto make = [depth](const Options& options) {
-    auto resnet = MinkResNetOptions::of_depth(depth, options.input[0], options.classes, options.dimension);
-    resnet.field = options.integer("field") != 0;
-    return Classifier::of(MinkResNet(resnet));
-  };
-  return {"minkresnet" + std::to_string(depth),
-          "MinkResNet" + std::to_string(depth) + " for clouds, weights named as MinkowskiEngine's",
-          {{"field", "0", "1: begin with a perceptron of each point"}},
-          make,
-          Labels::clouds};
-}
-
-std::shared_ptr<Classifier> make_mink_fcnn(const Options& options) {
-  return Classifier::of(MinkFcnn(MinkFcnnOptions{
-      .in_channels = options.input[0], .out_channels = options.classes, .dimension = options.dimension}));
-}
-
-std::shared_ptr<Classifier> make_voxel_linear(const Options& options) {
-  return Classifier::of(sparse::nn::Linear(options.input[0], options.classes));
-}
-
-std::shared_ptr<Classifier> make_stack_unet(const Options& options) {
-  return Classifier::of(StackUNet(StackUNetOptions{options.input[0], options.classes, options.dimension}));
-}
-
 Entry resnet(const char* name, const char* description, const ResNetOptions& plan) {
   return {name,
           description,
@@ -158,16 +113,7 @@ Registry builtin() {
   registry.add(resnet("resnet50", "ResNet-50, weights named as torchvision's", ResNetOptions::resnet50()));
   registry.add(equivariant("c4", "a CNN that sees turned images alike", Symmetry::c4));
   registry.add(equivariant("d4", "a CNN that sees turned and mirrored images alike", Symmetry::d4));
-  for (const std::string& variant : minkunet_variants()) registry.add(minkunet(variant));
-  registry.add({"voxel_linear",
-                "a linear layer on the features of each voxel: what clouds give away without their shape",
-                {},
-                make_voxel_linear,
-                Labels::points});
-  registry.add({"stackunet", "a small U-net of sums for points of clouds", {}, make_stack_unet, Labels::points});
-  for (const int64_t depth : {14, 18, 34, 50, 101}) registry.add(mink_resnet(depth));
-  registry.add(
-      {"minkfcnn", "MinkowskiEngine's fully convolutional network for clouds", {}, make_mink_fcnn, Labels::clouds});
+  for (Entry& network : cloud_networks()) registry.add(std::move(network));
   return registry;
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
 #include "lockstep/models/init.h"
+#include "models/clouds/clouds.h"
 
 namespace lockstep::models {
 namespace {
@@ -33,7 +34,8 @@ const Entry& Registry::find(const std::string& name) const& {
   const auto found = std::ranges::find(entries_, name, &Entry::name);
   if (found != entries_.end()) return *found;
   const auto names = names_of(entries_);
-  fail("models", "there is no model '", name, "', expected ", one_of(names), did_you_mean(name, names));
+  fail("models", "there is no model '", name, "', expected ", one_of(names), did_you_mean(name, names),
+       note_on_networks());
 }
 
 Options Registry::complete(const std::string& name, const Options& options) const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "data/clouds/clouds.h"
 #include "lockstep/base/error.h"
 #include "lockstep/points/detail/cells.h"
 
@@ -42,6 +43,22 @@ void average(const Cloud& cloud, std::span<const int32_t> points, float* out) {
   }
 }
 
+/// Clouds whose example i is another data set's example i, as far as it goes.
+class CloudPrefix : public CloudDataset {
+ public:
+  CloudPrefix(std::shared_ptr<const CloudDataset> whole, DatasetInfo info)
+      : CloudDataset(std::move(info)), whole_(std::move(whole)) {}
+  int64_t cost(int64_t id) const override { return whole_->cost(id); }
+  int64_t label(int64_t id) const override { return whole_->label(id); }
+  std::string source(int64_t id) const override { return whole_->source(id); }
+
+ protected:
+  Cloud measure(int64_t id) const override { return whole_->read_cloud(id); }
+
+ private:
+  std::shared_ptr<const CloudDataset> whole_;
+};
+
 }  // namespace
 
 Voxels voxelise(const Cloud& cloud, double voxel) {
@@ -68,6 +85,11 @@ Voxels voxelise(const Cloud& cloud, double voxel) {
     for (const int32_t point : points) out.voxel_of_point[point] = row;
   }
   return out;
+}
+
+std::shared_ptr<const Dataset> first_clouds(const std::shared_ptr<const Dataset>& dataset, const DatasetInfo& info) {
+  auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset);
+  return clouds == nullptr ? nullptr : std::make_shared<CloudPrefix>(std::move(clouds), info);
 }
 
 CloudDataset::CloudDataset(DatasetInfo info) : Dataset(std::move(info)) {

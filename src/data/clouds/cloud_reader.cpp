@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "data/clouds/balanced_shares.h"
+#include "data/clouds/clouds.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
@@ -138,6 +139,12 @@ Batch CloudReader::read(int64_t index, int64_t replica, PreparedTransforms::Scra
   batch.ids = at::tensor(ids, at::kLong);
   batch.count = static_cast<int64_t>(ids.size());
   return batch;
+}
+
+std::unique_ptr<ShareReader> make_cloud_reader(const std::shared_ptr<const Dataset>& dataset, const Order& order,
+                                               const LoaderOptions& options) {
+  auto clouds = std::dynamic_pointer_cast<const CloudDataset>(dataset);
+  return clouds == nullptr ? nullptr : std::make_unique<CloudReader>(std::move(clouds), order, options);
 }
 
 }  // namespace lockstep::data

@@ -56,7 +56,7 @@ std::vector<PredictOptions> file_by_file(const PredictOptions& options, const da
     one.files = {file};
     one.out = place(options.out, stem + ".ply");
     one.png = place(options.png, stem + ".png");
-    one.labels = place(options.labels, data::label_file_name(file, info));
+    if (!options.labels.empty()) one.labels = place(options.labels, data::label_file_name(file, info));
     for (const auto& target : {one.out, one.png, one.labels})
       require(target.empty() || taken.insert(fs::weakly_canonical(target)).second, "predict", "'", target,
               "' would be written over a file to read or another one's results, expected another place for it");

@@ -21,7 +21,18 @@
 /// then runs on a machine without AVX-512. So they hold raw pointers, plain loops, intrinsics and functions in an
 /// anonymous namespace, and include no header whose inline functions they would call. The test `isa_objects` fails
 /// when one of these objects holds such a (weak) symbol.
-#if defined(__x86_64__)
+///
+/// A build for one machine (LOCKSTEP_ISA) defines LOCKSTEP_ONE_ISA: there is one copy then, and nothing to choose.
+#if !defined(__x86_64__) && !defined(LOCKSTEP_ONE_ISA)
+#define LOCKSTEP_ONE_ISA isa_baseline
+#endif
+#if defined(LOCKSTEP_ONE_ISA)
+#define LOCKSTEP_DECLARE_ISA(...) \
+  namespace LOCKSTEP_ONE_ISA {    \
+  __VA_ARGS__;                    \
+  }
+#define LOCKSTEP_SELECT_ISA(function) (&LOCKSTEP_ONE_ISA::function)
+#else
 #define LOCKSTEP_DECLARE_ISA(...) \
   namespace isa_baseline {        \
   __VA_ARGS__;                    \
@@ -34,12 +45,6 @@
   }
 #define LOCKSTEP_SELECT_ISA(function) \
   ::lockstep::detail::select_isa(&isa_baseline::function, &isa_avx2::function, &isa_avx512::function)
-#else
-#define LOCKSTEP_DECLARE_ISA(...) \
-  namespace isa_baseline {        \
-  __VA_ARGS__;                    \
-  }
-#define LOCKSTEP_SELECT_ISA(function) (&isa_baseline::function)
 #endif
 
 namespace lockstep {
