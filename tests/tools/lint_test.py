@@ -134,6 +134,15 @@ class Text(unittest.TestCase):
             with project({**good, **changed}) as folder:
                 self.assertEqual(len(text.check_decisions(pathlib.Path(folder))), problems, changed)
 
+    def test_an_example_that_no_page_links_to_is_found(self):
+        programs = {"examples/a.cpp": "int main() {}\n", "python/examples/b.py": 'if __name__ == "__main__":\n    pass\n',
+                    "examples/part.h": "int f();\n", "python/examples/part.py": "A = 1\n"}
+        page = {"docs/use/a.md": "[a](../../examples/a.cpp) [b](../../python/examples/b.py)\n"}
+        for contents, problems in (({}, 2), (page, 0), ({"CHANGELOG.md": "[a](examples/a.cpp)\n"}, 2),
+                                   ({"README.md": "<!-- file: examples/a.cpp -->\n```cpp\nint main() {}\n```\n"}, 1)):
+            with project({**programs, **contents}) as folder:
+                self.assertEqual(len(text.check_examples(pathlib.Path(folder))), problems, contents)
+
     def test_a_page_that_shows_a_file_as_it_no_longer_is_is_found(self):
         page = "<!-- file: a.cpp -->\n```cpp\nint a;\n```\n"
         with project({"a.cpp": LICENCE + "// What it is.\nint a;\n", "page.md": page}) as folder:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Licence lines, stray white space, loops that would not be parallel, names declared for nothing, files that grew too
-long, links and files in the pages that are not there, and examples there that differ from their file."""
+long, links and files in the pages that are not there, examples there that differ from their file, and examples that no
+page links to."""
 
 import pathlib
 import re
@@ -135,8 +136,24 @@ def check_decisions(root: pathlib.Path) -> list[str]:
     return problems
 
 
+EXAMPLES = ("examples", "python/examples")
+PROGRAM = re.compile(r"^int main\(|^if __name__ == ", re.M)
+
+
+def check_examples(root: pathlib.Path) -> list[str]:
+    """Programs among the examples that no page links to or shows."""
+    named = set()
+    for page in (path for path in files.project_files(root) if path.suffix == ".md" and path.name != "CHANGELOG.md"):
+        content = page.read_text()
+        named |= {(page.parent / name).resolve() for name, _ in LINK.findall(content) if "://" not in name}
+        named |= {(root / name).resolve() for name, _ in SHOWN.findall(content)}
+    return [f"{path.relative_to(root)}: an example that no page links to" for path in files.project_files(root)
+            if any(path.is_relative_to(root / folder) for folder in EXAMPLES) and path.suffix in (".cpp", ".py")
+            and PROGRAM.search(path.read_text()) and path.resolve() not in named]
+
+
 def check(root: pathlib.Path) -> list[str]:
-    problems = check_decisions(root)
+    problems = check_decisions(root) + check_examples(root)
     for path in filter(is_code, files.project_files(root)):
         short, content = path.relative_to(root), path.read_text()
         problems += check_file(short, content)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's folder, and stand-ins for the clients of services, which the pages' blocks work on."""
 import contextlib
+import importlib.machinery
 import json
 import sys
 import types
@@ -23,6 +24,8 @@ def services(tmp_path, monkeypatch):
     sent = {"wandb": [], "mlflow": []}
     client = types.SimpleNamespace(log=lambda figures, step: sent["wandb"].append((step, figures)))
     wandb, mlflow = types.ModuleType("wandb"), types.ModuleType("mlflow")
+    for module in (wandb, mlflow):  # Accelerate looks whether they are installed
+        module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
     wandb.init = lambda project, name: contextlib.nullcontext(client)
     mlflow.start_run = lambda run_name: contextlib.nullcontext()
     mlflow.log_metrics = lambda figures, step: sent["mlflow"].append((step, figures))
@@ -34,7 +37,7 @@ def services(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def job_of_one(monkeypatch):
     """What torchrun says to a job of one process."""
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
         monkeypatch.setenv(name, value)
     yield
     if dist.is_initialized():
