@@ -51,6 +51,12 @@ void Classifier::clone_(Module& other, const std::optional<c10::Device>& device)
   *this = *copy;
 }
 
+std::vector<Stage> Classifier::stages() {
+  if (auto* staged = dynamic_cast<Staged*>(network_.get())) return staged->stages();
+  if (auto* modules = network_->as<torch::nn::SequentialImpl>()) return stages_of(*modules);
+  refuse_without_stages("Classifier", network_->name());
+}
+
 void Classifier::train(bool on) {
   Module::train(on);
   network_->train(on);

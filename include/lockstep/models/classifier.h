@@ -11,7 +11,10 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "lockstep/context/sequential_stages.h"
+#include "lockstep/context/stages.h"
 #include "lockstep/sparse/tensor_field.h"
 
 namespace lockstep::models {
@@ -37,7 +40,7 @@ concept Takes = requires(Network& network, const Kind& x) {
 /// The network in it keeps its own names: the classifier's parameters, buffers and submodules are the network's own
 /// tensors and modules, not copies and without a prefix ("conv1.weight"). So to(), load and share() act on both. It
 /// can be cloned where the network can (torch::nn::Cloneable). The network must have registered everything before.
-class Classifier : public torch::nn::Module {
+class Classifier : public torch::nn::Module, public Staged {
  public:
   using Forward = at::Tensor (*)(torch::nn::Module&, const Input&);
 
@@ -65,6 +68,9 @@ class Classifier : public torch::nn::Module {
   /// Throws Error where the network takes no input of this kind.
   at::Tensor forward(const Input& x) { return forward_(*network_, x); }
 
+  /// The network's own. Throws Error, which shows what to write, where it has none.
+  std::vector<Stage> stages() override;
+
   /// The network in it: `classifier->network()->as<MyNetImpl>()`.
   const std::shared_ptr<torch::nn::Module>& network() const { return network_; }
 
@@ -80,7 +86,9 @@ class Classifier : public torch::nn::Module {
   }
   template <class Network, class Kind>
   static at::Tensor run(Network& network, const Kind& x) {
-    if constexpr (Takes<Network, Kind>)
+    if constexpr (std::same_as<Network, torch::nn::SequentialImpl> && std::same_as<Kind, at::Tensor>)
+      return fold<at::Tensor>(stages_of(network), x);
+    else if constexpr (Takes<Network, Kind>)
       return features_of(network.forward(x));
     else
       refuse(network, x);

@@ -104,20 +104,41 @@ void MinkFcnnImpl::reset() {
   initialise_as_minkowski(*this);
 }
 
+std::vector<Stage> MinkFcnnImpl::stages() {
+  std::vector<Stage> stages;
+  stages.emplace_back("mlp1", [this](Bundle& x) {
+    const auto& field = x.get<TensorField>();
+    const TensorField points = field.with_features(points_->forward(field.features()));
+    const SparseTensor voxels = points.sparse();
+    x.put("points", points);
+    x.put("voxels", voxels);
+    x.put(voxels);
+  });
+  const auto seen = [](size_t level) { return "seen" + std::to_string(level); };
+  for (size_t l = 0; l < levels_.size(); ++l)
+    stages.emplace_back("conv" + std::to_string(l + 1), [this, l, seen](Bundle& x) {
+      x.put(pool_(levels_[l](x.get<SparseTensor>())));
+      x.put(seen(l), x.get<TensorField>("points").slice(x.get<SparseTensor>()).features());
+    });
+  stages.emplace_back("conv5", [this, seen](Bundle& x) {
+    std::vector<at::Tensor> all;
+    for (size_t l = 0; l < levels_.size(); ++l) all.push_back(x.take<at::Tensor>(seen(l)));
+    const auto points = x.take<TensorField>("points");
+    const auto voxels = x.take<SparseTensor>("voxels");
+    // As points.sparse() would do it, at the coordinates, and so with the maps, that there are.
+    x.put(embedding_->forward(
+        voxels.with_features(sparse::pool_pairs(at::cat(all, 1), sparse::Pooling::average, at::arange(points.size()),
+                                                voxels.inverse_mapping(), voxels.size()))));
+  });
+  stages.push_back(Stage::of<SparseTensor>("final", [this](const SparseTensor& x) {
+    return final_->forward(at::cat(
+        {global_pool(x, sparse::Pooling::max).features(), global_pool(x, sparse::Pooling::average).features()}, 1));
+  }));
+  return stages;
+}
+
 at::Tensor MinkFcnnImpl::forward(const TensorField& x) {
-  const TensorField points = x.with_features(points_->forward(x.features()));
-  const SparseTensor voxels = points.sparse();
-  std::vector<at::Tensor> seen;
-  SparseTensor y = voxels;
-  for (ConvolutionStack& level : levels_) {
-    y = pool_(level(y));
-    seen.push_back(points.slice(y).features());
-  }
-  // As points.sparse() would do it, at the coordinates, and so with the maps, that there are.
-  y = embedding_->forward(voxels.with_features(sparse::pool_pairs(
-      at::cat(seen, 1), sparse::Pooling::average, at::arange(points.size()), voxels.inverse_mapping(), voxels.size())));
-  return final_->forward(at::cat(
-      {global_pool(y, sparse::Pooling::max).features(), global_pool(y, sparse::Pooling::average).features()}, 1));
+  return fold<at::Tensor>(stages(), x);
 }
 
 at::Tensor MinkFcnnImpl::forward(const SparseTensor& x) {

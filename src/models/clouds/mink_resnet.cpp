@@ -122,21 +122,28 @@ void MinkResNetImpl::reset() {
   initialise_as_minkowski(*this);
 }
 
-at::Tensor MinkResNetImpl::classify(const SparseTensor& x) {
-  SparseTensor y = stem_->forward(x);
-  for (ResidualStage& layer : layers_) y = layer(y);
-  return final_(global_pool(neck_->forward(y), sparse::Pooling::max)).features();
+std::vector<Stage> MinkResNetImpl::stages() {
+  std::vector<Stage> stages;
+  if (options.field)
+    stages.push_back(Stage::of<TensorField>("field_network", [this](const TensorField& x) {
+      const SparseTensor voxels = field_(x);
+      // A voxel's channels come before the point's, as in the weights of MinkowskiEngine.
+      return field2_(x.with_features(at::cat({x.slice(voxels).features(), x.features()}, 1)));
+    }));
+  stages.push_back(Stage::of<SparseTensor>("conv1", [this](const SparseTensor& x) { return stem_->forward(x); }));
+  for (size_t l = 0; l < layers_.size(); ++l) layers_[l]->add_stages("layer" + std::to_string(l + 1) + ".", stages);
+  stages.push_back(Stage::of<SparseTensor>("conv5", [this](const SparseTensor& x) { return neck_->forward(x); }));
+  stages.push_back(Stage::of<SparseTensor>(
+      "final", [this](const SparseTensor& x) { return final_(global_pool(x, sparse::Pooling::max)).features(); }));
+  return stages;
 }
 
 at::Tensor MinkResNetImpl::forward(const SparseTensor& x) {
-  return options.field ? forward(points_of(x)) : classify(x);
+  return options.field ? forward(points_of(x)) : fold<at::Tensor>(stages(), x);
 }
 
 at::Tensor MinkResNetImpl::forward(const TensorField& x) {
-  if (!options.field) return classify(x.sparse());
-  const SparseTensor voxels = field_(x);
-  // A voxel's channels come before the point's, as in the weights of MinkowskiEngine.
-  return classify(field2_(x.with_features(at::cat({x.slice(voxels).features(), x.features()}, 1))));
+  return options.field ? fold<at::Tensor>(stages(), x) : fold<at::Tensor>(stages(), x.sparse());
 }
 
 }  // namespace lockstep::models

@@ -130,18 +130,31 @@ void MinkUNetImpl::add_up(int64_t level) {
   add_blocks(made, kLevels + level + 1, planes + skip);
 }
 
+std::vector<Stage> MinkUNetImpl::stages() {
+  std::vector<Stage> stages{
+      Stage::of<SparseTensor>("conv0p1s1", [this](const SparseTensor& x) { return relu(first_norm_(first_(x))); })};
+  const auto skip = [](int64_t resolution) { return "skip" + std::to_string(resolution); };
+  for (int64_t l = 0; l < kLevels; ++l) {
+    const std::string number = std::to_string(l + 1);
+    stages.emplace_back("conv" + number, [this, l, skip](Bundle& x) {
+      x.put(skip(l), x.get<SparseTensor>());
+      x.put(down_[l].resize(x.get<SparseTensor>()));
+    });
+    down_[l].blocks->add_stages("block" + number + ".", stages);
+  }
+  for (int64_t l = 0; l < kLevels; ++l) {
+    stages.emplace_back("convtr" + std::to_string(kLevels + l), [this, l, skip](Bundle& x) {
+      const SparseTensor y = up_[l].resize(x.get<SparseTensor>());
+      x.put(sparse::cat({y, x.take<SparseTensor>(skip(kLevels - 1 - l))}));
+    });
+    up_[l].blocks->add_stages("block" + std::to_string(kLevels + l + 1) + ".", stages);
+  }
+  stages.push_back(Stage::of<SparseTensor>("final", [this](const SparseTensor& x) { return final_(x); }));
+  return stages;
+}
+
 SparseTensor MinkUNetImpl::forward(const SparseTensor& x) {
-  SparseTensor y = relu(first_norm_(first_(x)));
-  std::vector<SparseTensor> skips;
-  for (Level& level : down_) {
-    skips.push_back(y);
-    y = level.blocks(level.resize(y));
-  }
-  for (Level& level : up_) {
-    y = level.blocks(sparse::cat({level.resize(y), skips.back()}));
-    skips.pop_back();
-  }
-  return final_(y);
+  return fold<SparseTensor>(stages(), x);
 }
 
 }  // namespace lockstep::models

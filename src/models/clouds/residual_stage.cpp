@@ -32,6 +32,13 @@ sparse::SparseTensor ResidualStageImpl::forward(sparse::SparseTensor x) {
   return x;
 }
 
+void ResidualStageImpl::add_stages(const std::string& prefix, std::vector<Stage>& to) const {
+  for (size_t number = 0; number < blocks_.size(); ++number)
+    to.push_back(Stage::of<sparse::SparseTensor>(
+        prefix + std::to_string(number),
+        [block = blocks_[number].get()](const sparse::SparseTensor& x) { return block->forward(x); }));
+}
+
 // MinkowskiEngine's kaiming_normal_ takes a kernel [Cin, Cout] for torch's [out, in], so its fan of outputs is Cin. It
 // has that form where there is one offset and no stride.
 void initialise_as_minkowski(torch::nn::Module& network) {

@@ -37,19 +37,32 @@ void EquivariantImpl::reset() {
   fc = register_module("fc", torch::nn::Linear(growth.back() * options.features, options.classes));
 }
 
-at::Tensor EquivariantImpl::feature_map(at::Tensor x) {
+at::Tensor EquivariantImpl::layer(size_t number, const at::Tensor& x) {
+  if (number > 0) {
+    const bool pooled = growth[number] != growth[number - 1];
+    return at::relu(norms[number](convolutions[number - 1](pooled ? at::max_pool2d(x, 2) : x)));
+  }
   require(x.dim() == 4 && x.size(2) == options.size && x.size(3) == options.size, "Equivariant", "images are ",
           x.sizes(), ", expected [N, ", options.channels, ", ", options.size, ", ", options.size, "]");
-  x = at::relu(norms[0](lifting(x)));
-  for (size_t l = 1; l < growth.size(); ++l) {
-    if (growth[l] != growth[l - 1]) x = at::max_pool2d(x, 2);
-    x = at::relu(norms[l](convolutions[l - 1](x)));
-  }
+  return at::relu(norms[0](lifting(x)));
+}
+
+at::Tensor EquivariantImpl::feature_map(at::Tensor x) {
+  for (size_t l = 0; l < growth.size(); ++l) x = layer(l, x);
   return x;
 }
 
+std::vector<Stage> EquivariantImpl::stages() {
+  std::vector<Stage> stages;
+  for (size_t l = 0; l < growth.size(); ++l)
+    stages.emplace_back(l == 0 ? "lifting" : "conv" + std::to_string(l + 1),
+                        [this, l](const at::Tensor& x) { return layer(l, x); });
+  stages.emplace_back("fc", [this](const at::Tensor& x) { return fc(group_pool(x, options.symmetry).mean({2, 3})); });
+  return stages;
+}
+
 at::Tensor EquivariantImpl::forward(const at::Tensor& x) {
-  return fc(group_pool(feature_map(x), options.symmetry).mean({2, 3}));
+  return fold<at::Tensor>(stages(), x);
 }
 
 }  // namespace lockstep::models

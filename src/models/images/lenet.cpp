@@ -54,10 +54,15 @@ void LeNetImpl::reset() {
   fc2 = register_module("fc2", torch::nn::Linear(128, options.classes));
 }
 
-at::Tensor LeNetImpl::forward(at::Tensor x) {
-  x = at::avg_pool2d(at::relu(conv1(x)), 2);
-  x = at::avg_pool2d(at::relu(conv2(x)), 2);
-  return fc2(at::relu(fc1(x.flatten(1))));
+std::vector<Stage> LeNetImpl::stages() {
+  return {{"conv1", [this](const at::Tensor& x) { return at::avg_pool2d(at::relu(conv1(x)), 2); }},
+          {"conv2", [this](const at::Tensor& x) { return at::avg_pool2d(at::relu(conv2(x)), 2); }},
+          {"fc1", [this](const at::Tensor& x) { return at::relu(fc1(x.flatten(1))); }},
+          {"fc2", [this](const at::Tensor& x) { return fc2(x); }}};
+}
+
+at::Tensor LeNetImpl::forward(const at::Tensor& x) {
+  return fold<at::Tensor>(stages(), x);
 }
 
 }  // namespace lockstep::models

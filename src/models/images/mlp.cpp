@@ -6,6 +6,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/sequential_stages.h"
 
 namespace lockstep::models {
 
@@ -30,8 +31,17 @@ void MlpImpl::reset() {
   layers->push_back(torch::nn::Linear(inputs, options.classes));
 }
 
+std::vector<Stage> MlpImpl::stages() {
+  std::vector<Stage> stages = stages_of(*layers, "layers.");
+  stages.front().run = [first = std::move(stages.front().run)](Bundle& x) {
+    x.put(x.get<at::Tensor>().flatten(1));
+    first(x);
+  };
+  return stages;
+}
+
 at::Tensor MlpImpl::forward(const at::Tensor& x) {
-  return layers->forward(x.flatten(1));
+  return fold<at::Tensor>(stages(), x);
 }
 
 }  // namespace lockstep::models

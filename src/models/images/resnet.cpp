@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/sequential_stages.h"
 
 namespace lockstep::models {
 namespace {
@@ -96,11 +97,21 @@ void ResNetImpl::reset() {
   fc = register_module("fc", torch::nn::Linear(in, options.classes));
 }
 
-at::Tensor ResNetImpl::forward(at::Tensor x) {
-  x = at::relu(bn1(conv1(x)));
-  if (!options.small_images) x = at::max_pool2d(x, 3, 2, 1);
-  for (auto& layer : layers) x = layer->forward(x);
-  return fc(x.mean({2, 3}));
+std::vector<Stage> ResNetImpl::stages() {
+  std::vector<Stage> stages;
+  stages.emplace_back("conv1", [this](const at::Tensor& x) {
+    const at::Tensor y = at::relu(bn1(conv1(x)));
+    return options.small_images ? y : at::max_pool2d(y, 3, 2, 1);
+  });
+  for (size_t l = 0; l < layers.size(); ++l)
+    for (Stage& block : stages_of(*layers[l], "layer" + std::to_string(l + 1) + "."))
+      stages.push_back(std::move(block));
+  stages.emplace_back("fc", [this](const at::Tensor& x) { return fc(x.mean({2, 3})); });
+  return stages;
+}
+
+at::Tensor ResNetImpl::forward(const at::Tensor& x) {
+  return fold<at::Tensor>(stages(), x);
 }
 
 }  // namespace lockstep::models

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/sequential_stages.h"
 
 namespace lockstep::models {
 namespace {
@@ -38,6 +39,13 @@ torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, bool bias
 
 torch::nn::MaxPool2d pooling() {
   return torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(2));
+}
+
+std::vector<Stage> stages_of(torch::nn::Sequential& features, torch::nn::Sequential& classifier) {
+  std::vector<Stage> stages = lockstep::stages_of(*features, "features.");
+  stages.emplace_back("flatten", [](const at::Tensor& x) { return x.flatten(1); });
+  for (Stage& stage : lockstep::stages_of(*classifier, "classifier.")) stages.push_back(std::move(stage));
+  return stages;
 }
 
 }  // namespace
@@ -70,8 +78,12 @@ void AlexNetImpl::reset() {
                             torch::nn::ReLU(), torch::nn::Linear(units, options.classes)));
 }
 
+std::vector<Stage> AlexNetImpl::stages() {
+  return stages_of(features, classifier);
+}
+
 at::Tensor AlexNetImpl::forward(const at::Tensor& x) {
-  return classifier->forward(features->forward(x).flatten(1));
+  return fold<at::Tensor>(stages(), x);
 }
 
 VggImpl::VggImpl(const SmallImageOptions& options) : options(options) {
@@ -102,8 +114,12 @@ void VggImpl::reset() {
                                           torch::nn::Linear(units, options.classes)));
 }
 
+std::vector<Stage> VggImpl::stages() {
+  return stages_of(features, classifier);
+}
+
 at::Tensor VggImpl::forward(const at::Tensor& x) {
-  return classifier->forward(features->forward(x).flatten(1));
+  return fold<at::Tensor>(stages(), x);
 }
 
 }  // namespace lockstep::models

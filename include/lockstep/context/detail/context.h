@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "lockstep/context/overrides.h"
 
 namespace lockstep {
 
+class Borders;
 class Draws;
 class Peers;
 class Timeline;
@@ -17,10 +20,13 @@ struct ImageOperations;
 /// replica all of it is empty. The scopes that users open (RandomScope, TimelineScope) change one field while they
 /// live.
 struct Context {
-  Peers* peers = nullptr;                    ///< the replica's number, and how it meets the others
-  Draws* draws = nullptr;                    ///< where its random numbers come from
-  Timeline* timeline = nullptr;              ///< where its time goes
-  const ImageOperations* images = nullptr;   ///< in charge of convolution and pooling, in place of libtorch's kernels
+  Peers* peers = nullptr;                   ///< the replica's number, and how it meets the others
+  Draws* draws = nullptr;                   ///< where its random numbers come from
+  Timeline* timeline = nullptr;             ///< where its time goes
+  const ImageOperations* images = nullptr;  ///< in charge of convolution and pooling, in place of libtorch's kernels
+  Borders* borders = nullptr;               ///< between the stages of a network that a team divides
+  /// What waits for the others and may be done when the step is over; null where it is done at once.
+  std::vector<std::function<void()>>* after_step = nullptr;
   std::optional<uint64_t> before_wait = {};  ///< autograd's number in front of the last node that waits
 
   /// The calling thread's.

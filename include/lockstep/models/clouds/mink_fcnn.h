@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/context/stages.h"
 #include "lockstep/models/clouds/convolution_stack.h"
 #include "lockstep/sparse/nn/pointwise.h"
 #include "lockstep/sparse/nn/pooling.h"
@@ -27,7 +28,7 @@ struct MinkFcnnOptions {
 
 /// Points, by themselves, then as voxels of four resolutions; each point takes what its voxels have; then as voxels
 /// again down to one row a cloud: the largest and the mean values of its channels.
-class MinkFcnnImpl : public torch::nn::Cloneable<MinkFcnnImpl> {
+class MinkFcnnImpl : public torch::nn::Cloneable<MinkFcnnImpl>, public Staged {
  public:
   /// Throws Error where a number of channels is below 1, or below 4 that of the embedding.
   explicit MinkFcnnImpl(const MinkFcnnOptions& options);
@@ -36,6 +37,8 @@ class MinkFcnnImpl : public torch::nn::Cloneable<MinkFcnnImpl> {
   at::Tensor forward(const sparse::TensorField& x);
   /// Its voxels are the points.
   at::Tensor forward(const sparse::SparseTensor& x);
+  /// The first one takes a field.
+  std::vector<Stage> stages() override;
 
   MinkFcnnOptions options;
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/context/stages.h"
 #include "lockstep/models/clouds/residual_stage.h"
 #include "lockstep/sparse/nn/join.h"
 #include "lockstep/sparse/nn/norm.h"
@@ -49,7 +50,7 @@ class FieldNetworkImpl : public torch::nn::Cloneable<FieldNetworkImpl> {
 TORCH_MODULE(FieldNetwork);
 
 /// forward(x of B clouds) -> [B, out_channels], one row for each batch entry that has points.
-class MinkResNetImpl : public torch::nn::Cloneable<MinkResNetImpl> {
+class MinkResNetImpl : public torch::nn::Cloneable<MinkResNetImpl>, public Staged {
  public:
   /// Throws Error where a number is below 1.
   explicit MinkResNetImpl(const MinkResNetOptions& options);
@@ -58,13 +59,14 @@ class MinkResNetImpl : public torch::nn::Cloneable<MinkResNetImpl> {
   at::Tensor forward(const sparse::SparseTensor& x);
   /// Of a field; without a field part, of the means in its voxels.
   at::Tensor forward(const sparse::TensorField& x);
+  /// Each block is one, and so is a field part, which takes a field; else the first one takes voxels.
+  std::vector<Stage> stages() override;
 
   MinkResNetOptions options;
 
  private:
   struct Stem;
   struct Neck;
-  at::Tensor classify(const sparse::SparseTensor& x);
 
   FieldNetwork field_{nullptr}, field2_{nullptr};
   std::shared_ptr<Stem> stem_;

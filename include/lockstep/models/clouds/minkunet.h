@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/context/stages.h"
 #include "lockstep/models/clouds/residual_stage.h"
 #include "lockstep/sparse/nn/blocks.h"
 
@@ -36,12 +37,14 @@ struct MinkUNetOptions {
 const std::vector<std::string>& minkunet_variants();
 
 /// forward(x [N, in_channels]) -> [N, out_channels] at the same coordinates; x has the tensor stride 1, and N may be 0.
-class MinkUNetImpl : public torch::nn::Cloneable<MinkUNetImpl> {
+class MinkUNetImpl : public torch::nn::Cloneable<MinkUNetImpl>, public Staged {
  public:
   /// Throws Error where a number is below 1.
   explicit MinkUNetImpl(const MinkUNetOptions& options);
   void reset() override;
   sparse::SparseTensor forward(const sparse::SparseTensor& x);
+  /// Each change of resolution is one, and each block.
+  std::vector<Stage> stages() override;
 
   MinkUNetOptions options;
 

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "lockstep/context/stages.h"
 #include "lockstep/sparse/nn/blocks.h"
 
 namespace lockstep::models {
@@ -20,6 +22,8 @@ class ResidualStageImpl : public torch::nn::Cloneable<ResidualStageImpl> {
   ResidualStageImpl(sparse::nn::BlockKind kind, int64_t blocks, const sparse::nn::BlockOptions& first);
   void reset() override;
   sparse::SparseTensor forward(sparse::SparseTensor x);
+  /// A stage of each block, under the block's name behind `prefix`.
+  void add_stages(const std::string& prefix, std::vector<Stage>& to) const;
   int64_t out_channels() const { return blocks_.back()->out_channels(); }
 
  private:

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/context/stages.h"
+
 /// LeNet as Dive into Deep Learning 12.5 has it: convolution to 20 channels with 3x3, to 50 with 5x5, each with ReLU
 /// and average pooling by 2; dense layers of 128 and of the classes. Once with plain tensors and once as a module.
 namespace lockstep::models {
@@ -31,12 +33,13 @@ struct LeNetOptions {
 };
 
 /// The same as a module: forward(x [N, channels, height, width]) -> [N, classes]. N may be 0.
-class LeNetImpl : public torch::nn::Cloneable<LeNetImpl> {
+class LeNetImpl : public torch::nn::Cloneable<LeNetImpl>, public Staged {
  public:
   /// Throws Error where the images are too small (14x14 at least).
   explicit LeNetImpl(const LeNetOptions& options = {});
   void reset() override;
-  at::Tensor forward(at::Tensor x);
+  at::Tensor forward(const at::Tensor& x);
+  std::vector<Stage> stages() override;
 
   LeNetOptions options;
   torch::nn::Conv2d conv1{nullptr}, conv2{nullptr};

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/context/stages.h"
+
 namespace lockstep::models {
 
 struct MlpOptions {
@@ -20,12 +22,13 @@ struct MlpOptions {
 
 /// A multilayer perceptron with ReLU: forward(x [N, ...]) -> [N, classes], any shape of `inputs` numbers. N may be 0.
 /// Its layers are `layers.0`, `layers.3`, ...: each hidden one with a ReLU and a dropout behind it.
-class MlpImpl : public torch::nn::Cloneable<MlpImpl> {
+class MlpImpl : public torch::nn::Cloneable<MlpImpl>, public Staged {
  public:
   /// Throws Error where a layer is empty or the dropout is not in [0, 1).
   explicit MlpImpl(const MlpOptions& options = {});
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
+  std::vector<Stage> stages() override;
 
   MlpOptions options;
   torch::nn::Sequential layers{nullptr};

@@ -11,6 +11,9 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
+
+#include "lockstep/context/stages.h"
 
 /// Residual networks (He et al. 2015), with the names, the order and the shapes of torchvision's, so that its weights
 /// load: `layer1.0.conv1.weight`, `layer2.0.downsample.1.running_mean`, `fc.bias`. As there, the stride of a bottleneck
@@ -61,12 +64,14 @@ struct ResNetOptions {
 };
 
 /// forward(x [N, channels, H, W]) -> [N, classes]; any size, N may be 0.
-class ResNetImpl : public torch::nn::Cloneable<ResNetImpl> {
+class ResNetImpl : public torch::nn::Cloneable<ResNetImpl>, public Staged {
  public:
   /// Throws Error where a number is below 1.
   explicit ResNetImpl(const ResNetOptions& options = {});
   void reset() override;
-  at::Tensor forward(at::Tensor x);
+  at::Tensor forward(const at::Tensor& x);
+  /// Each block is one.
+  std::vector<Stage> stages() override;
 
   ResNetOptions options;
   torch::nn::Conv2d conv1{nullptr};

@@ -7,6 +7,9 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <vector>
+
+#include "lockstep/context/stages.h"
 
 /// AlexNet and VGG for images of 16x16 to 64x64 or so: their plan, with smaller kernels, fewer poolings and narrower
 /// dense layers. All windows of pooling are apart from each other, so that their backward pass adds nothing up.
@@ -23,12 +26,13 @@ struct SmallImageOptions {
 
 /// Five convolutions in `features`, three poolings, then `classifier`: dropout, 512, dropout, 512, classes.
 /// forward(x [N, channels, height, width]) -> [N, classes]; N may be 0.
-class AlexNetImpl : public torch::nn::Cloneable<AlexNetImpl> {
+class AlexNetImpl : public torch::nn::Cloneable<AlexNetImpl>, public Staged {
  public:
   /// Throws Error where the images are smaller than 8x8, the scale is not above 0 or the dropout not in [0, 1).
   explicit AlexNetImpl(const SmallImageOptions& options = {});
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
+  std::vector<Stage> stages() override;
 
   SmallImageOptions options;
   torch::nn::Sequential features{nullptr}, classifier{nullptr};
@@ -37,12 +41,13 @@ TORCH_MODULE(AlexNet);
 
 /// Six convolutions of 3x3 with batch norm (64; 128; 256 twice; 512 twice), each stage pooled by 2, then `classifier`:
 /// 512, dropout, classes. forward(x [N, channels, height, width]) -> [N, classes]; N may be 0.
-class VggImpl : public torch::nn::Cloneable<VggImpl> {
+class VggImpl : public torch::nn::Cloneable<VggImpl>, public Staged {
  public:
   /// Throws Error where the images are smaller than 16x16, the scale is not above 0 or the dropout not in [0, 1).
   explicit VggImpl(const SmallImageOptions& options = {});
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
+  std::vector<Stage> stages() override;
 
   SmallImageOptions options;
   torch::nn::Sequential features{nullptr}, classifier{nullptr};
