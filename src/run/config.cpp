@@ -13,6 +13,7 @@
 #include "lockstep/base/detail/suggestions.h"
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/rule.h"
+#include "lockstep/parallel/split.h"
 #include "run/toml.h"
 
 namespace lockstep::run {
@@ -147,6 +148,7 @@ void check(const Config& config) {
   require(config.schedule != "multi-step" || !config.milestones.empty(), "train",
           "schedule is multi-step without milestones, expected some, as in --milestones 30,60,90");
   require(config.epochs > 0 || config.steps > 0, "train", "epochs and steps are both 0, expected one of them");
+  parallel::parse_split(config.split);
   check_uses(config);
 }
 

@@ -123,6 +123,12 @@ void add_run(std::vector<Field>& out, Config& c) {
                  false,
                  {},
                  &c.blocks});
+  out.push_back({"split",
+                 kPlacement,
+                 "What devices divide: data, the batch alone; p2, the network in two parts as well, a pipeline",
+                 false,
+                 {},
+                 &c.split});
   out.push_back({"workers", kPlacement, "Threads that read ahead", false, {}, &c.workers});
   out.push_back({"cache",
                  kPlacement,

@@ -30,11 +30,11 @@ int64_t parse_count(const std::string& word, const std::string& whole) {
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   require(error == std::errc() && end == word.data() + word.size() && value >= 1 && value <= 4096, "verify",
           "placement '", whole, "' has '", word, "', expected k threads (4), PxT processes of threads (2x4) or a+b+c ",
-          "replicas of each process (3+3+2)");
+          "replicas of each process (3+3+2), and behind a colon how they divide the network (4:p2)");
   return value;
 }
 
-PlacementText parse_placement(const std::string& text, int64_t replicas) {
+PlacementText parse_devices_of(const std::string& text, int64_t replicas) {
   PlacementText out{.text = text};
   if (text.find('+') != std::string::npos) {
     for (const auto& part : split(text, '+')) out.blocks.push_back(parse_count(part, text));
@@ -53,10 +53,19 @@ PlacementText parse_placement(const std::string& text, int64_t replicas) {
   return out;
 }
 
+PlacementText parse_placement(const std::string& text, int64_t replicas) {
+  const size_t colon = text.find(':');
+  PlacementText out = parse_devices_of(text.substr(0, colon), replicas);
+  out.text = text;
+  if (colon != std::string::npos) out.split = parallel::parse_split(text.substr(colon + 1));
+  return out;
+}
+
 Trial trial_of(const run::Config& config, const PlacementText& placement) {
   Trial trial{.config = config, .processes = placement.processes, .hashes = true};
   trial.config.devices = text("cpu:", placement.threads);
   trial.config.blocks = placement.blocks;
+  trial.config.split = parallel::to_string(placement.split);
   return trial;
 }
 

@@ -49,30 +49,33 @@ struct Training {
   int64_t steps = 1;
   bool dropout = false;
   parallel::MemoryFormat format = parallel::MemoryFormat::automatic;
+  norm::BatchNormMode norms = norm::BatchNormMode::synchronised;
+  int64_t parts = 1;
 };
 
 // Weights and buffers after some steps.
 StateDict train(const Training& run) {
   StateDict out;
-  Team::create({.replicas = run.replicas, .devices = run.devices, .seed = 4}).run([&](Replica& me) {
-    auto made = make(run.model, small(run.model, run.dropout));
-    made->to(run.dtype);
-    norm::convert_sync_batchnorm(*made);
-    const auto net = me.share(made, {.memory_format = run.format});
-    auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05});
-    for (int64_t step = 0; step < run.steps; ++step) {
-      const auto key = RandomKey{9}.fold(static_cast<uint64_t>(step));
-      const auto inputs = normal_(at::empty({run.examples, 2, 16, 16}, run.dtype), key);
-      const auto targets = at::arange(run.examples).remainder(5);
-      const auto x = me.share_of(inputs), y = me.share_of(targets);
-      // Every replica must reach the synchronised norms, one without examples too: its loss is a sum over nothing.
-      const auto logits = net->forward(x);
-      const auto loss = x.size(0) > 0 ? torch::nn::functional::cross_entropy(logits, y) : logits.sum();
-      me.step(loss, optimizer, static_cast<double>(x.size(0)));
-    }
-    if (me.number() == 0)
-      for (const auto& [name, tensor] : state_dict(*net)) out[name] = tensor.clone().contiguous();
-  });
+  Team::create({.replicas = run.replicas, .devices = run.devices, .seed = 4, .split = {.parts = run.parts}})
+      .run([&](Replica& me) {
+        auto made = make(run.model, small(run.model, run.dropout));
+        made->to(run.dtype);
+        norm::convert_sync_batchnorm(*made, run.norms);
+        const auto net = me.share(made, {.memory_format = run.format});
+        auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05});
+        for (int64_t step = 0; step < run.steps; ++step) {
+          const auto key = RandomKey{9}.fold(static_cast<uint64_t>(step));
+          const auto inputs = normal_(at::empty({run.examples, 2, 16, 16}, run.dtype), key);
+          const auto targets = at::arange(run.examples).remainder(5);
+          const auto x = me.share_of(inputs), y = me.share_of(targets);
+          // Every replica must reach the synchronised norms, one without examples too: its loss is a sum over nothing.
+          const auto logits = net->forward(x);
+          const auto loss = x.size(0) > 0 ? torch::nn::functional::cross_entropy(logits, y) : logits.sum();
+          me.step(loss, optimizer, static_cast<double>(x.size(0)));
+        }
+        if (me.number() == 0)
+          for (const auto& [name, tensor] : state_dict(*net)) out[name] = tensor.clone().contiguous();
+      });
   return out;
 }
 
@@ -102,6 +105,21 @@ TEST_P(Placement, ThreadsDoNotChangeABit) {
       ASSERT_EQ(got.size(), expected.size());
       for (const auto& [name, tensor] : expected)
         EXPECT_TRUE(at::equal(got.at(name), tensor)) << name << " on " << devices;
+    }
+  }
+}
+
+TEST_P(Placement, PartsOfTheNetworkOnDevicesOfTheirOwnDoNotEither) {
+  for (const auto norms : {norm::BatchNormMode::ghost, norm::BatchNormMode::synchronised}) {
+    Training run{.model = GetParam(), .replicas = 8, .examples = 21, .steps = 3, .dropout = true, .norms = norms};
+    const auto expected = train(run);
+    for (const auto& [devices, parts] : {std::pair("cpu:2", 2), {"cpu:4", 2}, {"cpu:3", 3}}) {
+      run.devices = devices;
+      run.parts = parts;
+      const auto got = train(run);
+      ASSERT_EQ(got.size(), expected.size());
+      for (const auto& [name, tensor] : expected)
+        EXPECT_TRUE(at::equal(got.at(name), tensor)) << name << " on " << devices << " in " << parts << " parts";
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "lockstep/comm/group.h"
 #include "lockstep/numerics/device.h"
 #include "lockstep/numerics/placement.h"
+#include "lockstep/parallel/split.h"
 
 namespace lockstep::parallel {
 
@@ -38,6 +39,10 @@ struct TeamOptions {
   /// One call of autograd's backward() for all replicas of this process, on one thread, so that synchronised batch
   /// norms need not wait in it. Always so on a GPU; elsewhere it is slower, and gives the same bits.
   bool shares_backward = false;
+  /// How the threads of this process divide the network that is shared; those that are left over divide the batch. With
+  /// two parts "cpu:4" is two copies of each. A network that can be cut (context/stages.h) is trained as without;
+  /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts.
+  Split split = {};
 };
 
 /// R replicas and where they run. A value: copies are the same team.

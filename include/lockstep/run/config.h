@@ -68,6 +68,7 @@ struct Config {
 
   // Where it runs, and what it leaves behind: no part of the recipe.
   std::string devices = "";
+  std::string split = "data";        // parallel/split.h
   std::vector<int64_t> blocks = {};  // how many replicas each process runs; empty: as even as can be
   std::string out = "";
   std::string resume = "";

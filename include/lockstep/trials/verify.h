@@ -7,18 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/parallel/split.h"
 #include "lockstep/run/config.h"
 #include "lockstep/trials/trial.h"
 
 namespace lockstep::trials {
 
 /// Where replicas run, in words: `4` (threads of one process), `2x4` (processes of threads), `3+3+2` (processes of so
-/// many replicas, a thread each).
+/// many replicas, a thread each). Behind a colon what the threads divide besides the batch: `4:p2` (two parts of the
+/// network, of which there are two copies each).
 struct PlacementText {
   std::string text;
   int processes = 1;
   int64_t threads = 1;
   std::vector<int64_t> blocks{};
+  parallel::Split split{};
 };
 
 /// Of words such as "1;2;2x4". Throws Error, naming the part, for anything else, and for blocks that don't add up to

@@ -45,11 +45,13 @@ int verify(const VerifyCommand& command) {
 void setup_verify(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<VerifyCommand>();
   CLI::App* command = app.add_subcommand("verify", "Prove that placements end in the same bits: lockstep verify MODEL");
-  add_config_options(*command, options->config, {"resume", "out", "devices", "blocks", "save-every", "check-data"});
+  add_config_options(*command, options->config,
+                     {"resume", "out", "devices", "blocks", "split", "save-every", "check-data"});
   command
-      ->add_option(
-          "--placements", options->placements,
-          "k threads, PxT processes of threads, a+b+c replicas of each process; for 8 replicas 1;2;8;2x4;3+3+2")
+      ->add_option("--placements", options->placements,
+                   "k threads, PxT processes of threads, a+b+c replicas of each process, and 4:p2 with the network in "
+                   "two parts; "
+                   "for 8 replicas 1;2;8;2x4;3+3+2")
       ->group("Where it runs");
   command->callback([options, &chosen] { chosen = [options] { return verify(*options); }; });
 }

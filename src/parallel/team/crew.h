@@ -40,10 +40,18 @@ class CrewStopped : public std::runtime_error {
 /// that has none yet, and sleeps until it is handed one again; the last ones to come keep theirs, do the work that is
 /// shared and go on at once. So one core runs any number of replicas in turn, no more activations live than there are
 /// permits, and a step wakes each sleeping thread once.
+///
+/// Where a network is divided into parts, each part has permits of its own. A member in a pass holds one of the part
+/// that it computes, and exchanges it at the border; one in no pass computes with any. Who goes backwards is served
+/// first, and a part has no more members in flight than there are permits from it on: that is the schedule 1F1B. A
+/// member in flight that waits for the others, in a batch norm say, does not count. So where nobody could go on,
+/// somebody may come.
 class Crew {
  public:
   /// Every permit is a thread that may compute.
-  Crew(int64_t members, int64_t permits);
+  Crew(int64_t members, int64_t permits) : Crew(members, std::vector<int64_t>{permits}) {}
+  /// Permits of each part.
+  Crew(int64_t members, const std::vector<int64_t>& permits);
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
@@ -53,6 +61,13 @@ class Crew {
   /// still wait for this member to meet them.
   void enter(int64_t member);
   void leave(int64_t member);
+
+  /// A member in a pass comes to a part, forwards or backwards. It returns with one of that part's permits in place of
+  /// the one that it had. What it computed in the parts behind a border that it comes back over is no longer kept.
+  void come_to(int64_t member, int64_t part);
+  void go_back_to(int64_t member, int64_t part);
+  /// Nothing of its pass is kept any longer. It goes on with the permit that it has.
+  void end_pass(int64_t member);
 
   /// Collective. `on_last` runs once, on the thread that comes last, while all others wait; its work is shared. Returns
   /// when the work is done. Every member must come for the same purpose `what`, or all get an Error that names both.
@@ -79,7 +94,7 @@ class Crew {
   }
 
  private:
-  struct Stage {
+  struct Underway {
     CrewWork work;
     std::atomic<int64_t> next{0};
     std::atomic<int64_t> done{0};
@@ -87,22 +102,35 @@ class Crew {
 
   using Clock = std::chrono::steady_clock;
 
+  static constexpr int64_t kNobody = -1;
+  static constexpr int64_t kAnyPart = -1;
+
+  int64_t parts() const { return static_cast<int64_t>(limits_.size()); }
+  int64_t in_no_pass() const { return parts() == 1 ? 0 : kAnyPart; }
   void sleep(int64_t member);
-  void hand_over(int64_t member, Sleeper& next);
+  void hand_over(int64_t member, int64_t next);
+  void exchange_permit(int64_t member, int64_t part, bool comes);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
-  Sleeper* next_sleeper() noexcept LOCKSTEP_REQUIRES(mutex_);
-  Sleeper* successor() noexcept LOCKSTEP_REQUIRES(mutex_);
-  std::vector<Sleeper*> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
-  void wake(const std::vector<Sleeper*>& sleepers);
+  bool may_go_on(int64_t member, int64_t part) const noexcept LOCKSTEP_REQUIRES(mutex_);
+  int urgency(int64_t member) const noexcept LOCKSTEP_REQUIRES(mutex_);
+  bool is_before(int64_t member, int64_t other) const noexcept LOCKSTEP_REQUIRES(mutex_);
+  bool is_past(int64_t member, int64_t part) const noexcept LOCKSTEP_REQUIRES(mutex_);
+  int64_t next_member(int64_t part) noexcept LOCKSTEP_REQUIRES(mutex_);
+  int64_t successor(int64_t member) noexcept LOCKSTEP_REQUIRES(mutex_);
+  bool take_spare_permit(int64_t member) LOCKSTEP_REQUIRES(mutex_);
+  std::vector<int64_t> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
+  bool begin_to_wait(int64_t member, std::vector<int64_t>& chosen) LOCKSTEP_REQUIRES(mutex_);
+  void wake(const std::vector<int64_t>& members);
   void publish(CrewWork work);
   void finish();
-  void help(Stage& stage, int64_t member, Phase work);
+  void help(Underway& underway, int64_t member, Phase work);
   uint32_t wait_for_change(uint32_t seen) const;
   void check_running() const;
   [[noreturn]] void refuse_to_wait(const char* what) const LOCKSTEP_REQUIRES(mutex_);
   static void require_same_call(bool same, const char* what, const char* other);
 
   const int64_t members_;
+  std::vector<int64_t> limits_;  // [part] how many members may be in flight there
 
   mutable Mutex mutex_;
   int64_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
@@ -117,14 +145,19 @@ class Crew {
       LOCKSTEP_GUARDED_BY(mutex_);  // how many arrivals of everyone a member waits for; 0 where it doesn't
   const char* awaited_ LOCKSTEP_GUARDED_BY(mutex_) = nullptr;
   uint64_t complete_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // arrivals of everyone
-  std::shared_ptr<Stage> stage_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::shared_ptr<Underway> underway_ LOCKSTEP_GUARDED_BY(mutex_);
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
   // Permits: members that could go on are handed one each, whoever computed longest before the last meeting first. What
   // is long begins early, so that those who keep a permit to the end come to it at nearly the same time.
-  int64_t free_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<int64_t> free_ LOCKSTEP_GUARDED_BY(mutex_);          // [part]
   std::vector<bool> sleeps_ LOCKSTEP_GUARDED_BY(mutex_);           // until what it waits for has come, without a permit
   std::vector<bool> wants_ LOCKSTEP_GUARDED_BY(mutex_);            // a permit
+  std::vector<int64_t> where_ LOCKSTEP_GUARDED_BY(mutex_);         // the part whose permit a member has or wants
+  std::vector<bool> comes_ LOCKSTEP_GUARDED_BY(mutex_);            // to the part that it wants a permit of, forwards
+  std::vector<bool> returns_ LOCKSTEP_GUARDED_BY(mutex_);          // its pass goes backwards
+  std::vector<int64_t> kept_ LOCKSTEP_GUARDED_BY(mutex_);          // parts, the first ones, that it is in flight in
+  std::vector<bool> waits_ LOCKSTEP_GUARDED_BY(mutex_);            // for the others
   std::vector<Clock::time_point> began_;                           // to compute: each is its member's
   std::vector<Clock::duration> took_ LOCKSTEP_GUARDED_BY(mutex_);  // to come to its last meeting
   std::vector<std::unique_ptr<Sleeper>> sleepers_;                 // what a member sleeps on until it is handed one

@@ -9,8 +9,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/context.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/numerics/tree.h"
@@ -29,6 +31,13 @@ void check_options(const char* operation, std::span<const Offer* const> all) {
   for (const Offer* one : all)
     require(one->options == all[0]->options, operation,
             "replicas have passed different options, expected the same on all");
+}
+
+/// What waited for the others until all had gone through their passes.
+void end_waiting() {
+  auto* const after_step = Context::current().after_step;
+  if (after_step == nullptr) return;
+  for (const auto& work : std::exchange(*after_step, {})) work();
 }
 
 }  // namespace
@@ -81,6 +90,7 @@ std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<t
     std::vector<std::shared_ptr<torch::nn::Module>> networks;
     for (const Offer* one : all) networks.push_back(one->network);
     team.networks.push_back(share_networks(team, std::move(networks), options));
+    if (team.pipeline) team.pipeline->take(team.networks.back()->networks);
     return {};
   });
   begin_step();
@@ -124,7 +134,12 @@ void Replica::differentiate(const at::Tensor& loss, double scale) const {
   if (loss.defined() && loss.requires_grad())
     mine = {loss, at::full_like(loss, scale, loss.options().requires_grad(false))};
   if (!state_->team->shares_backward()) {
-    if (mine.first.defined()) torch::autograd::backward({mine.first}, {mine.second});
+    Pipeline* const pipeline = state_->team->pipeline.get();
+    if (mine.first.defined()) {
+      if (pipeline != nullptr) pipeline->begin_backward(state_->member);
+      torch::autograd::backward({mine.first}, {mine.second});
+    }
+    if (pipeline != nullptr) pipeline->end_backward(state_->member);
     return;
   }
   state_->team->meet<Root>(state_->member, "backward", mine, [](std::span<const Root* const> all) -> CrewWork {
@@ -183,7 +198,13 @@ StepResult Replica::step(Optimizer& optimizer) {
   state.contribution(mine.member).handle = &optimizer;
   state.exchange().complete(mine.member);
   team.crew->meet(
-      mine.member, "step", [&] { return state.step(); }, Phase::update);
+      mine.member, "step",
+      [&] {
+        if (team.pipeline) team.pipeline->cut();
+        return state.step();
+      },
+      Phase::update);
+  end_waiting();
   const StepResult result = state.result();
   state.clear(mine.member);
   ++mine.steps;
@@ -273,6 +294,7 @@ at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::functio
   require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
           ", expected at least 1 of each");
   const PhaseScope evaluating(Phase::evaluate);
+  end_waiting();
   // Parts may be frozen, so each module gets back its own mode; those inside of it come after it.
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes;
   for (const auto& network : state_->team->networks) {
@@ -298,6 +320,7 @@ void Replica::watch_divergence(const Optimizer& optimizer, int64_t every, bool b
   require(every >= 0, "watch_divergence", "every is ", every, ", expected 0 or more");
   state_->watch_every = every;
   state_->watch_buffers = buffers;
+  end_waiting();
   if (every == 0) compare(optimizer, buffers);
 }
 

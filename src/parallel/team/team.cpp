@@ -57,6 +57,20 @@ Placement placement_of(const TeamOptions& options) {
   return Placement(options.blocks);
 }
 
+void check_split(const TeamState& team) {
+  const int64_t parts = team.options.split.parts;
+  require(parts >= 1, "Team", "the network is to have ", parts, " parts, expected at least 1");
+  if (parts == 1) return;
+  const std::string split = to_string(team.options.split);
+  require(team.device.is_cpu(), "Team", "split ", split, " is for threads on a CPU, and this is ", team.device,
+          ", where one thread of autograd's runs all backward passes: use --split data");
+  require(!team.options.shares_backward, "Team", "split ", split,
+          " needs a backward pass of each replica's own, and shares_backward joins them: leave one of them out");
+  require(!team.has_other_processes() || team.permits >= parts, "Team", "split ", split, " needs ", parts,
+          " threads in each process, and this one has ", team.permits,
+          ": a part can't be a process yet. Give each process --devices ", parts, ", or use --split data");
+}
+
 void write_spans(const TeamState& team, const std::string& file) {
   std::vector<TraceThread> threads;
   for (int64_t m = 0; m < team.members(); ++m) threads.push_back({team.block.begin + m, &team.timelines[m]});
@@ -187,6 +201,7 @@ Team Team::create(const TeamOptions& options) {
   // One engine thread a GPU runs the backward passes of all callers: replicas there run one after the other.
   state->permits = devices[0].kind == Device::Kind::cuda ? 1 : static_cast<int64_t>(devices.size());
   state->block = state->placement.block(options.group.rank());
+  check_split(*state);
   if (state->has_other_processes()) {
     require(options.group.backend() != "local" && options.group.backend() != "hierarchical", "Team",
             "the group's backend is ", options.group.backend(),
@@ -225,6 +240,7 @@ std::string Team::describe() const {
     out += ")";
   }
   const int64_t here = std::min(team.permits, team.members());
+  if (team.options.split.parts > 1) out += text(", the network in ", team.options.split.parts, " parts,");
   return out +
          (team.device.is_cpu() ? text(" on ", here, here == 1 ? " thread" : " threads") : text(" on ", team.device)) +
          (team.has_other_processes() ? " here" : "");
@@ -240,7 +256,10 @@ std::vector<Timings> Team::timings() const {
 void Team::run(const std::function<void(Replica&)>& body) const {
   TeamState& team = *state_;
   require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
-  team.crew = std::make_unique<Crew>(team.members(), team.permits);
+  const int64_t parts = team.options.split.parts;
+  const std::vector<int64_t> devices = devices_of_parts(team.permits, parts);
+  team.crew = std::make_unique<Crew>(team.members(), devices);
+  team.pipeline = parts > 1 ? std::make_unique<Pipeline>(*team.crew, parts, devices) : nullptr;
   team.brought.assign(team.members(), nullptr);
   {
     const Lock lock(team.all_gathers_mutex);
@@ -259,6 +278,11 @@ void Team::run(const std::function<void(Replica&)>& body) const {
       Draws draws(RandomKey{team.options.seed, kSetupDraws});
       const ContextScope context(
           {.peers = &peers, .draws = &draws, .timeline = &team.timelines[m], .images = &dense::image_operations()});
+      std::vector<std::function<void()>> after_step;
+      if (team.pipeline) {
+        Context::current().borders = team.pipeline->borders(m);
+        Context::current().after_step = &after_step;
+      }
       team.crew->enter(m);
       team.timelines[m].begin_step(0);
       Replica me(state_, m);
@@ -277,6 +301,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   for (auto& thread : threads) thread.join();
   for (Timeline& timeline : team.timelines) timeline.close();
   const auto crew = std::move(team.crew);
+  const auto pipeline = std::move(team.pipeline);
   team.networks.clear();
   {
     const Lock lock(team.all_gathers_mutex);

@@ -20,6 +20,7 @@
 #include "lockstep/context/detail/peers.h"
 #include "lockstep/numerics/detail/flat.h"
 #include "lockstep/parallel/team.h"
+#include "parallel/split/pipeline.h"
 #include "parallel/team/crew.h"
 
 namespace lockstep::parallel {
@@ -76,7 +77,7 @@ struct TeamState {
   Placement placement;
   Interval block;
   at::Device device = at::kCPU;
-  int64_t permits = 1;
+  int64_t permits = 1;  // threads that may compute
   /// Gradients travel on one group and everything else on another: their operations interleave differently in
   /// different processes.
   comm::Group gradients;
@@ -84,6 +85,7 @@ struct TeamState {
 
   // While run() runs.
   std::unique_ptr<Crew> crew;
+  std::unique_ptr<Pipeline> pipeline;  // none where devices compute whole networks
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way

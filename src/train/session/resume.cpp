@@ -16,7 +16,7 @@ bool may_grow(const std::string& name) {
 
 // Options of this start alone: where it runs and which run it is.
 bool is_of_one_start(const std::string& name) {
-  return name == "devices" || name == "blocks" || name == "out" || name == "resume";
+  return name == "devices" || name == "blocks" || name == "split" || name == "out" || name == "resume";
 }
 
 // As data::Transforms say it, "flip" is "flip:0.5", and a checkpoint has the figures that "normalize" came to.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::parallel {
+
+/// How the devices of a team divide a network. It belongs to the placement, and changes no bit.
+struct Split {
+  /// The parts that the network is cut into, between stages (context/stages.h). Each has devices of its own, and
+  /// replicas go through them one behind another, as micro-batches do in a pipeline. 1: every device computes whole
+  /// networks.
+  int64_t parts = 1;
+  bool operator==(const Split&) const = default;
+};
+
+/// "data", or "p2", "p3", ...
+std::string to_string(const Split& split);
+/// The inverse of to_string; "p1" is "data". Throws Error on any other text.
+Split parse_split(const std::string& text);
+
+}  // namespace lockstep::parallel

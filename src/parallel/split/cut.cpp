@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/split/cut.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::parallel {
+
+// least[p][s]: the smallest largest cost of the first p parts over the first s stages; from[p][s]: where part p begins.
+std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices) {
+  const size_t stages = costs.size(), parts = devices.size();
+  LOCKSTEP_ASSERT(parts >= 1 && parts <= stages);
+  std::vector<double> until(stages + 1, 0);
+  std::partial_sum(costs.begin(), costs.end(), until.begin() + 1);
+  const std::vector<double> never(stages + 1, std::numeric_limits<double>::infinity());
+  std::vector<std::vector<double>> least(parts + 1, never);
+  std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(stages + 1, 0));
+  least[0][0] = 0;
+  for (size_t p = 1; p <= parts; ++p)
+    for (size_t end = p; end <= stages; ++end)
+      for (size_t begin = p - 1; begin < end; ++begin) {
+        const double cost = (until[end] - until[begin]) / static_cast<double>(devices[p - 1]);
+        const double largest = std::max(least[p - 1][begin], cost);
+        if (largest >= least[p][end]) continue;
+        least[p][end] = largest;
+        from[p][end] = begin;
+      }
+  std::vector<size_t> first(parts);
+  for (size_t p = parts, end = stages; p > 0; --p) end = first[p - 1] = from[p][end];
+  return first;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/split/pipeline.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <algorithm>
+#include <ctime>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/base/detail/median.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/context/detail/autograd_node.h"
+#include "lockstep/context/detail/context.h"
+#include "parallel/split/cut.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+/// Seconds that the calling thread has computed: waiting, and what else the machine does, is not in them.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// A module of a sequence, with the border in front of it.
+struct SequenceStage : torch::nn::Module {
+  SequenceStage(torch::nn::AnyModule given, size_t number, size_t stages)
+      : module(std::move(given)), number(number), stages(stages) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    Borders* const borders = Context::current().borders;
+    if (borders == nullptr) return module.forward(x);
+    Bundle bundle;
+    bundle.put(x);
+    borders->come_to(number, stages, bundle);
+    const at::Tensor y = module.forward(bundle.get<at::Tensor>());
+    if (number + 1 < stages) return y;
+    bundle.put(y);
+    borders->come_to(stages, stages, bundle);
+    return bundle.get<at::Tensor>();
+  }
+
+  torch::nn::AnyModule module;
+  size_t number, stages;
+};
+
+std::vector<std::string> names_of(torch::nn::Module& network) {
+  std::vector<Stage> stages;
+  if (auto* staged = dynamic_cast<Staged*>(&network))
+    stages = staged->stages();
+  else if (auto* modules = network.as<torch::nn::SequentialImpl>())
+    for (size_t m = 0; m < modules->size(); ++m) stages.emplace_back(std::to_string(m), [](Bundle&) {});
+  else
+    refuse_without_stages("share", network.name());
+  std::vector<std::string> names;
+  for (const Stage& stage : stages) names.push_back(stage.name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<int64_t> devices_of_parts(int64_t devices, int64_t parts) {
+  const int64_t count = std::min(devices, parts);
+  std::vector<int64_t> all(count, devices / count);
+  for (int64_t part = 0; part < devices % count; ++part) ++all[part];
+  return all;
+}
+
+/// Gradients of a border's tensors, which go on as they came.
+class Pipeline::Border : public Node {
+ public:
+  Border(Member& member, size_t stage, const variable_list& sources) : member_(member), stage_(stage) {
+    for (const at::Tensor& source : sources) add_next_edge(torch::autograd::impl::gradient_edge(source));
+  }
+
+  variable_list apply(variable_list&& gradients) override;
+
+ private:
+  Member& member_;
+  size_t stage_;
+};
+
+class Pipeline::Member : public Borders {
+ public:
+  Member(Pipeline& pipeline, int64_t number) : pipeline_(pipeline), number_(number) {}
+
+  void come_to(size_t next, size_t stages, Bundle& bundle) override {
+    if (!at::GradMode::is_enabled()) return;  // nothing is kept for a backward pass: any device computes all of it
+    require(stages == pipeline_.names_.size(), "forward", "the network went through ", stages, " stages, expected the ",
+            pipeline_.names_.size(), " of the one that was shared");
+    has_come_ = true;
+    if (!pipeline_.is_cut()) return measure(next, stages, bundle);
+    const auto found = std::ranges::find(pipeline_.first_, next);
+    if (found == pipeline_.first_.end()) return;
+    if (next > 0) add_border(next, bundle);
+    Context::current().before_wait.reset();  // what lies behind the border does not wait for what lies in front of it
+    pipeline_.crew_.come_to(number_, found - pipeline_.first_.begin());
+  }
+
+  void go_back_over(size_t stage) {
+    if (!pipeline_.is_cut()) return add_time(stage - 1);
+    pipeline_.crew_.go_back_to(number_, std::ranges::find(pipeline_.first_, stage) - pipeline_.first_.begin() - 1);
+  }
+
+  void begin_backward() {
+    if (!pipeline_.is_cut()) begin_time(pipeline_.names_.empty() ? 0 : pipeline_.names_.size() - 1);
+  }
+
+  void end_backward() {
+    if (!pipeline_.is_cut() && !pipeline_.names_.empty()) add_time(0);
+  }
+
+  bool has_come() const { return has_come_; }
+  const std::vector<double>& seconds() const { return seconds_; }
+
+ private:
+  void measure(size_t next, size_t stages, Bundle& bundle) {
+    seconds_.resize(stages, 0);
+    if (next > 0) {
+      add_time(next - 1);
+      if (next < stages) add_border(next, bundle);
+    }
+    begin_time(next);
+  }
+
+  void begin_time(size_t stage) {
+    running_ = stage;
+    began_ = thread_seconds();
+  }
+
+  // What has run until now belongs to the stage under way; `stage` is the next one.
+  void add_time(size_t stage) {
+    if (running_ < seconds_.size()) seconds_[running_] += thread_seconds() - began_;
+    begin_time(stage);
+  }
+
+  // A tensor that occurs twice gets one gradient, as its users' gradients are added up in one place without a border.
+  void add_border(size_t stage, Bundle& bundle) {
+    variable_list tensors = bundle.tensors(), sources, outputs;
+    std::vector<int64_t> output_of(tensors.size(), -1);
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      if (!tensors[t].defined() || !tensors[t].requires_grad()) continue;
+      const auto known =
+          std::ranges::find_if(sources, [&](const at::Tensor& source) { return source.is_same(tensors[t]); });
+      output_of[t] = known - sources.begin();
+      if (known != sources.end()) continue;
+      sources.push_back(tensors[t]);
+      outputs.push_back(tensors[t].detach());
+    }
+    if (sources.empty()) return;
+    torch::autograd::set_history(outputs, make_node<Border>(*this, stage, sources));
+    for (size_t t = 0; t < tensors.size(); ++t)
+      if (output_of[t] >= 0) tensors[t] = outputs[output_of[t]];
+    bundle.replace_tensors(tensors);
+  }
+
+  Pipeline& pipeline_;
+  const int64_t number_;
+  bool has_come_ = false;
+  std::vector<double> seconds_;  // [stage], until the cut is made
+  size_t running_ = 0;
+  double began_ = 0;
+};
+
+variable_list Pipeline::Border::apply(variable_list&& gradients) {
+  member_.go_back_over(stage_);
+  return std::move(gradients);
+}
+
+Pipeline::Pipeline(Crew& crew, int64_t parts, std::vector<int64_t> devices)
+    : crew_(crew), parts_(parts), devices_(std::move(devices)) {
+  for (int64_t m = 0; m < crew.members(); ++m) members_.push_back(std::make_unique<Member>(*this, m));
+}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::take(const std::vector<std::shared_ptr<torch::nn::Module>>& networks) {
+  require(names_.empty(), "share", "a second network was shared, and split p", parts_,
+          " divides one, expected one network: --split data has several");
+  names_ = names_of(*networks[0]);
+  require(static_cast<int64_t>(names_.size()) >= parts_, "share", networks[0]->name(), " has ", names_.size(),
+          names_.size() == 1 ? " stage" : " stages", ", expected ", parts_, " at least for split p", parts_,
+          ": a part has one or more");
+  if (dynamic_cast<const Staged*>(networks[0].get()) != nullptr) return;
+  for (const auto& network : networks) {
+    size_t number = 0;
+    for (torch::nn::AnyModule& module : *network->as<torch::nn::SequentialImpl>())
+      module = torch::nn::AnyModule(std::make_shared<SequenceStage>(module, number++, names_.size()));
+  }
+}
+
+Borders* Pipeline::borders(int64_t member) {
+  return devices_.size() > 1 ? members_[member].get() : nullptr;
+}
+
+void Pipeline::begin_backward(int64_t member) {
+  if (devices_.size() == 1) return;
+  require(members_[member]->has_come(), "backward",
+          "the network's forward() has gone through none of its stages, and split p", parts_,
+          " cuts it between them, expected forward() to end with `return lockstep::fold<at::Tensor>(stages(), x);`");
+  members_[member]->begin_backward();
+}
+
+void Pipeline::end_backward(int64_t member) {
+  if (devices_.size() == 1) return;
+  members_[member]->end_backward();
+  crew_.end_pass(member);
+}
+
+void Pipeline::cut() {
+  if (devices_.size() == 1 || is_cut()) return;
+  // The middle of the replicas: one may have made the memory ready that all use afterwards.
+  std::vector<double> costs;
+  for (size_t stage = 0; stage < names_.size(); ++stage) {
+    std::vector<double> seconds;
+    for (const auto& member : members_)
+      if (!member->seconds().empty()) seconds.push_back(member->seconds()[stage]);
+    costs.push_back(seconds.empty() ? 1 : 1e-9 + median(std::move(seconds)));
+  }
+  first_ = cut_evenly(costs, devices_);
+  const double all = std::reduce(costs.begin(), costs.end());
+  std::string parts;
+  for (size_t part = 0; part < first_.size(); ++part) {
+    const size_t end = part + 1 < first_.size() ? first_[part + 1] : costs.size();
+    const double mine =
+        std::reduce(costs.begin() + static_cast<ptrdiff_t>(first_[part]), costs.begin() + static_cast<ptrdiff_t>(end));
+    parts += text(part == 0 ? "" : " | ", names_[first_[part]], " to ", names_[end - 1], " (",
+                  static_cast<int>(100 * mine / all + 0.5), " %)");
+  }
+  log_info("split p", parts_, ", by the time of stages in the first step: ", parts);
+}
+
+}  // namespace lockstep::parallel

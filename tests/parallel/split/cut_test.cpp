@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a network is cut, and how a split is written.
+#include "parallel/split/cut.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "lockstep/parallel/split.h"
+#include "parallel/split/pipeline.h"
+#include "support/error_of.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using Stages = std::vector<size_t>;
+
+double largest(const std::vector<double>& costs, const std::vector<int64_t>& devices, const Stages& first) {
+  double most = 0;
+  for (size_t part = 0; part < first.size(); ++part) {
+    const size_t end = part + 1 < first.size() ? first[part + 1] : costs.size();
+    const double cost = std::accumulate(costs.begin() + static_cast<ptrdiff_t>(first[part]),
+                                        costs.begin() + static_cast<ptrdiff_t>(end), 0.0);
+    most = std::max(most, cost / static_cast<double>(devices[part]));
+  }
+  return most;
+}
+
+/// The least that any cut gives, by trying them all.
+double least(const std::vector<double>& costs, const std::vector<int64_t>& devices, Stages first = {0}) {
+  if (first.size() == devices.size()) return largest(costs, devices, first);
+  double found = std::numeric_limits<double>::infinity();
+  for (size_t next = first.back() + 1; next < costs.size(); ++next) {
+    first.push_back(next);
+    found = std::min(found, least(costs, devices, first));
+    first.pop_back();
+  }
+  return found;
+}
+
+TEST(ACut, MakesTheLargestPartAsSmallAsCanBe) {
+  EXPECT_EQ(cut_evenly(std::vector<double>{1, 1, 1, 3}, std::vector<int64_t>{1, 1}), (Stages{0, 3}));
+  EXPECT_EQ(cut_evenly(std::vector<double>{1, 1, 1, 3}, std::vector<int64_t>{1, 2}), (Stages{0, 2}));
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> costs(1 + random() % 9);
+    for (double& cost : costs) cost = static_cast<double>(random() % 20);
+    std::vector<int64_t> devices(1 + random() % costs.size());
+    for (int64_t& count : devices) count = 1 + static_cast<int64_t>(random() % 3);
+    const Stages first = cut_evenly(costs, devices);
+    ASSERT_EQ(first.size(), devices.size());
+    EXPECT_EQ(first[0], 0U);
+    for (size_t part = 1; part < first.size(); ++part) EXPECT_LT(first[part - 1], first[part]);
+    EXPECT_DOUBLE_EQ(largest(costs, devices, first), least(costs, devices));
+  }
+}
+
+TEST(ASplit, GivesItsDevicesToItsParts) {
+  using Devices = std::vector<int64_t>;
+  EXPECT_EQ(devices_of_parts(4, 2), (Devices{2, 2}));
+  EXPECT_EQ(devices_of_parts(5, 3), (Devices{2, 2, 1}));
+  EXPECT_EQ(devices_of_parts(2, 4), (Devices{1, 1}));
+  EXPECT_EQ(devices_of_parts(4, 1), (Devices{4}));
+}
+
+TEST(ASplit, IsWrittenInAWord) {
+  for (const char* word : {"data", "p2", "p17"}) EXPECT_EQ(to_string(parse_split(word)), word);
+  EXPECT_EQ(parse_split("p1"), Split{});
+  for (const char* word : {"", "p", "p0", "p-2", "2", "p2x", "p65", "q2", "t2"})
+    EXPECT_THAT(test::error_of([&] { parse_split(word); }), testing::HasSubstr("expected data, or p2 to p64")) << word;
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
