@@ -3,6 +3,7 @@
 
     python -m lockstep.doctor [--steps N] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS...
 
-command runs the program, watch/ is what runs inside its processes, logs/ reads what they wrote, rules/ judges it.
+command runs the program, watch/ is what runs inside its processes, logs/ reads what they wrote, rules/ judges it,
+compare/ judges several runs.
 The page of the codes: docs/use/doctor.md.
 """

@@ -26,8 +26,8 @@ class Outcome:
     error: str = ""
 
 
-def environment(folder: str) -> Dict[str, str]:
-    found = dict(os.environ)
+def environment(folder: str, more: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+    found = {**os.environ, **(more or {})}
     path = found.get("PYTHONPATH")
     found["PYTHONPATH"] = str(INJECT) + (os.pathsep + path if path else "")
     found["LOCKSTEP_DOCTOR"] = folder
@@ -88,9 +88,10 @@ def _is_enough(progress: Progress, steps: Optional[int], since: Dict[str, float]
     return all(ready) or waited > 2.0
 
 
-def run(command: Sequence[str], folder: str, steps: Optional[int]) -> Outcome:
+def run(command: Sequence[str], folder: str, steps: Optional[int], more: Optional[Dict[str, str]] = None) -> Outcome:
+    """Runs the command with `more` in its environment, and writes the ranks' logs into the folder."""
     try:
-        process = subprocess.Popen(command, env=environment(folder), start_new_session=True)
+        process = subprocess.Popen(command, env=environment(folder, more), start_new_session=True)
     except OSError as error:
         return Outcome(error=f"{command[0]}: {error.strerror}")
     progress = Progress(folder)

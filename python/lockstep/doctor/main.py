@@ -8,10 +8,10 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from typing import List, Sequence
+from typing import Sequence
 
-from . import command, logs, options, report, rules
-from .findings import Finding, in_order, is_bad
+from . import options, page, report, trials
+from .findings import Finding, is_bad
 
 
 def _write_json(name: str, findings: Sequence[Finding]) -> None:
@@ -22,20 +22,13 @@ def _write_json(name: str, findings: Sequence[Finding]) -> None:
         pathlib.Path(name).write_text(text + "\n")
 
 
-def _watched(given: options.Options, folder: str) -> "tuple[logs.Run, command.Outcome]":
-    outcome = command.run(given.command, folder, given.steps)
-    run = logs.read(folder)
-    run.ended = outcome.ended
-    return run, outcome
-
-
-def _why_not(run: logs.Run, outcome: command.Outcome, findings: Sequence[Finding]) -> str:
+def _why_not(judged: trials.Judged) -> str:
     """Why there is nothing to judge; empty where there is."""
-    if outcome.error:
-        return outcome.error
-    if outcome.code and not is_bad(findings):
-        return f"the program ended with exit code {outcome.code}"
-    if not run.ranks:
+    if judged.problem or judged.outcome.error:
+        return judged.problem or judged.outcome.error
+    if judged.outcome.code and not is_bad(judged.findings):
+        return f"the program ended with exit code {judged.outcome.code}"
+    if not judged.run.ranks:
         return "no process of the program imported torch and trained under our eyes (python -I, -E and -S keep them shut)"
     return ""
 
@@ -45,17 +38,17 @@ def main(arguments: Sequence[str]) -> int:
     folder = given.keep or tempfile.mkdtemp(prefix="lockstep-doctor-")
     os.makedirs(folder, exist_ok=True)
     try:
-        run, outcome = _watched(given, folder)
-        findings: List[Finding] = in_order(rules.judge(run))
-        problem = _why_not(run, outcome, findings)
+        judged = trials.Trials(given, folder).judge()
+        judged.problem = _why_not(judged)
         if given.json:
-            _write_json(given.json, findings)
+            _write_json(given.json, judged.findings)
+        if given.html:
+            pathlib.Path(given.html).write_text(page.html(judged))
         sys.stdout.flush()
-        text = report.text(run, outcome, findings, problem)
-        print(text, file=sys.stderr if given.json == "-" else sys.stdout, flush=True)
-        if problem:
+        print(report.text(judged), file=sys.stderr if given.json == "-" else sys.stdout, flush=True)
+        if judged.problem:
             return 2
-        return 1 if is_bad(findings) else 0
+        return 1 if is_bad(judged.findings) else 0
     finally:
         if not given.keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from typing import List, Sequence
+from typing import List
 
-from . import command, logs
+from . import command, logs, trials
 from .findings import Finding
 
 WIDTH = 110
@@ -28,7 +28,7 @@ def _finding(each: Finding) -> List[str]:
     return lines
 
 
-def _watched(run: logs.Run, outcome: command.Outcome) -> str:
+def watched(run: logs.Run, outcome: command.Outcome) -> str:
     steps = [rank.steps or len(rank.of("backward")) for rank in run.ranks]
     ranks = "1 rank" if len(steps) == 1 else f"{len(steps)} ranks"
     made = f"{min(steps)}" if len(set(steps)) == 1 else f"{min(steps)} to {max(steps)}"
@@ -37,17 +37,18 @@ def _watched(run: logs.Run, outcome: command.Outcome) -> str:
     return f"doctor: watched {ranks} for {made} steps, {how}."
 
 
-def text(run: logs.Run, outcome: command.Outcome, findings: Sequence[Finding], problem: str) -> str:
-    lines = [""]
-    if problem:
-        lines.append(f"doctor: the program could not be judged: {problem}")
+def text(judged: trials.Judged) -> str:
+    lines, run, findings = [""], judged.run, judged.findings
+    if judged.problem:
+        lines.append(f"doctor: the program could not be judged: {judged.problem}")
     if run.ranks:
-        lines.append(_watched(run, outcome))
-    if outcome.ended == "steps":
+        lines.append(watched(run, judged.outcome))
+    if judged.outcome.ended == "steps":
         lines.append("doctor: what it does later (a last evaluation, saving) was not seen; --steps 0 watches to its own end.")
     for name in sorted({str(each.get("observer")) for each in run.broken}):
         error = next(str(each.get("error")) for each in run.broken if str(each.get("observer")) == name)
         lines.append(f"doctor: {name} could not be watched ({error}).")
+    lines += [f"doctor: {each}" for each in judged.lines]
     for each in findings:
         lines += ["", *_finding(each)]
     counts = [sum(each.severity == severity for each in findings) for severity in ("error", "warning", "note")]

@@ -29,6 +29,7 @@ class Pass:
     number: int
     begun: float
     where: str
+    held: Dict[str, float] = dataclasses.field(default_factory=dict)  # the program's variables when it began
     batches: List[Event] = dataclasses.field(default_factory=list)
     ids: List[List[int]] = dataclasses.field(default_factory=list)
     ended: bool = False
@@ -82,7 +83,7 @@ class Rank:
             kind = each["e"]
             if kind == "pass" and each["loader"] in self.loaders:
                 loader = self.loaders[each["loader"]]
-                made[(loader.number, each["n"])] = Pass(loader, each["n"], each["t"], each["where"])
+                made[(loader.number, each["n"])] = Pass(loader, each["n"], each["t"], each["where"], each["held"])
                 earlier = made.get((loader.number, each["n"] - 1))
                 if earlier is not None and not earlier.ended:
                     earlier.end = min(earlier.end, each["t"])
@@ -110,6 +111,13 @@ class Run:
     @property
     def world(self) -> int:
         return len(self.ranks)
+
+    @functools.cached_property
+    def is_divided(self) -> bool:
+        """Whether each rank has a part of the model of its own, as in a pipeline: ranks send to each other, and nothing
+        brings gradients or weights together."""
+        merges = any("reduce" in call["kind"] or "gather" in call["kind"] for _, call in self.of("call") if call["elements"] > 16)
+        return bool(self.of("p2p")) and not merges and not self.of("ddp")
 
     def of(self, kind: str) -> List[Tuple[int, Event]]:
         return [(rank.number, each) for rank in self.ranks for each in rank.of(kind)]

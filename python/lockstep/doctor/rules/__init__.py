@@ -6,7 +6,7 @@ from typing import Callable, List, Tuple
 
 from ..findings import Finding
 from ..logs import Run
-from . import calls, coverage, duplicates, gradients, norms, order, settings, speed, streams, weights
+from . import calls, coverage, duplicates, figures, gradients, merged, norms, order, settings, speed, streams, weights
 
 RULES: Tuple[Callable[[Run], List[Finding]], ...] = (
     duplicates.judge,
@@ -21,6 +21,8 @@ RULES: Tuple[Callable[[Run], List[Finding]], ...] = (
     calls.judge,
     settings.judge_rate,
     settings.judge_unused,
+    figures.judge,
+    merged.judge,
     speed.judge,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from ..findings import Finding
 from ..logs import Pass, Rank, Run
@@ -117,6 +117,16 @@ def _between_workers(rank: Rank) -> List[Finding]:
     return []
 
 
+def _until_one_repeats(batches: Dict[int, frozenset]) -> Set[int]:
+    """The examples of the steps before the first that repeats one: an epoch at most, where there is no loader to tell."""
+    seen: Set[int] = set()
+    for number in sorted(batches):
+        if seen & batches[number]:
+            break
+        seen |= batches[number]
+    return seen
+
+
 def _without_loaders(run: Run) -> List[Finding]:
     """Programs that cut batches by hand: what the model's inputs were."""
     if any(p.trains for rank in run.ranks for p in rank.passes.values()):
@@ -137,13 +147,12 @@ def _without_loaders(run: Run) -> List[Finding]:
                                 cost=f"The ranks' gradients are equal: {run.world} ranks learn what one would.",
                                 fix=_OWN_FIX if len(set(one.values())) < 3 else _SEED_FIX + "\n" + _OWN_FIX,
                                 **pair)]  # type: ignore[arg-type]  # fmt: skip
-            all_rows = [row for batch in one.values() for row in batch]
-            own = 1 - len(rows) / max(1, len(all_rows))
+            rows, rows2 = _until_one_repeats(one), _until_one_repeats(two)
             share = len(rows & rows2) / max(1, min(len(rows), len(rows2)))
-            if share > 0.5 and own < 0.2 and len(rows) > 8:
+            if share > 0.5 and len(rows) > 8:
                 return [Finding("duplicate-examples", "error",
                                 f"Ranks {first.number} and {rank.number} train on the same examples.",
-                                [f"{share:.0%} of the model's inputs came on both ranks, and {own:.1%} came twice on one"],
+                                [f"{share:.0%} of the model's inputs came on both ranks before one came twice on a rank"],
                                 cost="An epoch covers less of the data than it seems.", fix=_OWN_FIX,
                                 **pair)]  # type: ignore[arg-type]  # fmt: skip
     return []

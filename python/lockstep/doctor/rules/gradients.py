@@ -156,7 +156,7 @@ def _reduced_at(rank: Rank) -> str:
 
 def judge(run: Run) -> List[Finding]:
     tables = [_table(rank) for rank in run.ranks]
-    if run.world < 2 or not all(tables):
+    if run.world < 2 or not all(tables) or run.is_divided:
         return []
     return _different(run, tables) or _wrong_mean(run, tables)
 

@@ -7,17 +7,9 @@ from typing import Any, Dict, List
 
 from ..findings import Finding
 from ..logs import Run
+from . import source
 
 _WORLD = re.compile(r"world|rank|num_processes|processes|replicas|gpus|devices|scale", re.I)
-
-
-def _line(where: str) -> str:
-    path, _, number = where.rpartition(":")
-    try:
-        with open(path, errors="replace") as file:
-            return file.read().splitlines()[int(number) - 1]
-    except (OSError, ValueError, IndexError):
-        return ""
 
 
 def judge_rate(run: Run) -> List[Finding]:
@@ -25,7 +17,7 @@ def judge_rate(run: Run) -> List[Finding]:
     for each in made:
         rates = [group.get("lr") for group in each["settings"] if group.get("lr") is not None]
         sizes = [e["size"] for e in run.ranks[0].of("forward") if e["size"] > 0]
-        if not rates or not sizes or not each["where"] or _WORLD.search(_line(each["where"])):
+        if not rates or not sizes or not each["where"] or _WORLD.search(source.line(each["where"])):
             continue
         batch = max(sizes)
         return [Finding(

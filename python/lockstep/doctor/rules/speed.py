@@ -1,56 +1,184 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why it is not faster: oversubscribed-threads, waits-for-data, imbalance. Shares of a step's time, of its median."""
+"""Why it is not faster: oversubscribed-threads, waits-for-data, communication-exposed, batch-too-small, imbalance,
+slow-python. Each with the share of a step that it costs; the largest comes first.
+
+A step's time is divided as its rank saw it: waiting for the loader, forward, backward, collectives, the optimiser, and
+the rest, which is the program's own Python. Ranks wait for the slowest in their collectives, so of what they spend there the
+shortest is communication, and the rest is imbalance.
+"""
 from __future__ import annotations
 
 import collections
 import statistics
-from typing import Dict, List
+from typing import Dict, List, Optional, Tuple
 
 from ..findings import Finding
 from ..logs import Rank, Run
 
 LONG = 0.010  # seconds: below that a share of a step says nothing
+SURE = 0.030  # seconds of a step: below that the machine's own unrest may be all that is seen
+BUSY = 0.1  # of the time
+LARGE = 0.4  # of a step: a warning; a note from half of that on
+FEW = 8  # steps that are too few to judge
 
 
-def _step_times(rank: Rank) -> List[float]:
-    times = [each["t"] for each in rank.of("step") if each["n"] == each["s"]]
-    return [b - a for a, b in zip(times, times[1:])][2:]
+def step_times(rank: Rank) -> List[float]:
+    return [seconds for _, seconds, _ in _steps(rank)]
 
 
-def judge(run: Run) -> List[Finding]:
+def _steps(rank: Rank) -> List[Tuple[int, float, Dict[str, float]]]:
+    """(step, its seconds, those of its parts), of steps that the costly observers left alone where there are enough."""
+    last: Optional[float] = None
+    parts: Dict[str, float] = collections.defaultdict(float)
+    made: List[Tuple[int, float, Dict[str, float]]] = []
+    looked = {each["s"] for each in rank.of("gradients")}
+    for each in rank.of("step"):
+        for kind, seconds in (each.get("spans") or {}).items():
+            parts[kind] += seconds
+        if each["n"] == each["s"]:  # of the optimiser that makes most
+            if last is not None:
+                made.append((each["s"], each["t"] - last, dict(parts)))
+            last, parts = each["t"], collections.defaultdict(float)
+    made = made[2:]
+    light = [each for each in made if each[0] - 1 not in looked]
+    return light if len(light) >= FEW else made
+
+
+def _median(run: Run, kind: str) -> float:
+    """Of a part of the steps, the median over steps, and over ranks."""
+    return statistics.median(statistics.median([parts.get(kind, 0.0) for _, _, parts in _steps(rank)]) for rank in run.ranks)
+
+
+def _exposed(run: Run) -> Tuple[float, float]:
+    """Seconds of a step that all ranks spend on communication that nothing hides, and those that the others wait for the
+    slowest rank."""
+    by_step: Dict[int, Dict[int, float]] = collections.defaultdict(dict)
+    for rank in run.ranks:
+        calls: Dict[int, float] = collections.defaultdict(float)
+        for each in rank.of("step"):
+            calls[each["s"] - 1] += (each.get("spans") or {}).get("collectives", 0.0)
+        after: Dict[int, float] = collections.defaultdict(float)
+        for each in rank.of("leave"):
+            if each.get("exposed") is not None:
+                after[each["s"]] += each["exposed"]
+        for step in after if run.of("ddp") else calls:
+            by_step[step][rank.number] = calls.get(step, 0.0) + after.get(step, 0.0)
+    whole = [each for step, each in by_step.items() if len(each) == run.world and step > 2]
+    if len(whole) < 3:
+        return 0.0, 0.0
+    shortest = statistics.median(min(each.values()) for each in whole)
+    return shortest, statistics.median(statistics.fmean(each.values()) - min(each.values()) for each in whole)
+
+
+def _slowest(run: Run) -> Optional[int]:
+    """The rank that waits least in collectives, which is the one that the others wait for, if it is one."""
+    waits = {rank.number: statistics.median(e["exposed"] for e in rank.of("leave") if e.get("exposed") is not None)
+             for rank in run.ranks if any(e.get("exposed") is not None for e in rank.of("leave"))}  # fmt: skip
+    if not waits:
+        waits = {rank.number: statistics.median((e.get("spans") or {}).get("collectives", 0.0) for e in rank.of("step"))
+                 for rank in run.ranks}  # fmt: skip
+    return min(waits, key=lambda number: waits[number]) if waits else None
+
+
+def _threads(run: Run) -> List[Finding]:
     found: List[Finding] = []
-    ranks = [rank.number for rank in run.ranks]
     threads: Dict[str, int] = collections.Counter()
     for rank in run.ranks:
         for each in rank.of("group")[-1:]:
             threads[rank.hello["host"]] += each["threads"]
     for host, count in threads.items():
-        cpus = max(rank.hello["cpus"] for rank in run.ranks if rank.hello["host"] == host)
-        if count > 1.5 * cpus and run.world > 1 and not any("cuda" in e["backend"] or "nccl" in e["backend"] for _, e in run.of("group")):
-            here = [rank for rank in run.ranks if rank.hello["host"] == host]
+        here = [rank for rank in run.ranks if rank.hello["host"] == host]
+        cpus = max(rank.hello["cpus"] for rank in here)
+        on_gpus = any("cuda" in e["backend"] or "nccl" in e["backend"] for _, e in run.of("group"))
+        if count > 1.5 * cpus and run.world > 1 and not on_gpus:
             asked = any(rank.hello["threads"].isdigit() and int(rank.hello["threads"]) * len(here) > cpus for rank in here)
+            own = max(1, cpus // len(here))
             found.append(Finding(
                 "oversubscribed-threads", "warning" if asked else "note",
                 f"{len(here)} ranks of one host compute with {count} threads on {cpus} cores.",
-                [f"torch.get_num_threads() when the group was made: {count // len(here)} a rank"], ranks, "",
-                "Threads take turns, and each operation waits for its slowest.",
-                f"torch.set_num_threads({max(1, cpus // len(here))})   # or OMP_NUM_THREADS={max(1, cpus // len(here))}"))  # fmt: skip
-    waits, steps = [], []
+                [f"torch.get_num_threads() when the group was made: {count // len(here)} a rank"],
+                [rank.number for rank in here], "", "Threads take turns, and each operation waits for its slowest.",
+                f"torch.set_num_threads({own})   # or OMP_NUM_THREADS={own}"))  # fmt: skip
+    return found
+
+
+def _queued(run: Run) -> float:
+    """The share of the steps' time for which ranks were ready to compute, and something else had the cores."""
+    shares = []
     for rank in run.ranks:
-        times = _step_times(rank)
-        trained = {key: each for key, each in rank.passes.items() if each.trains}
-        waited = [batch["wait"] for each in trained.values() for batch in each.batches[2:]]
-        if len(times) > 4 and len(waited) > 4:
-            waits.append(statistics.median(waited))
-            steps.append(statistics.median(times))
-    if steps and len(steps) == run.world:
-        share = statistics.median(w / s for w, s in zip(waits, steps) if s)
-        if min(waits) > LONG and share > 0.4:
-            workers = max((e["workers"] for _, e in run.of("loader")), default=0)
-            found.append(Finding(
-                "waits-for-data", "warning", f"{share:.0%} of a step goes by in waiting for the loader.",
-                [f"medians: {1000 * min(waits):.0f} ms of a step of {1000 * min(steps):.0f} ms; num_workers is {workers}"], ranks,
-                next((e["where"] for _, e in run.of("loader")), ""),
-                f"Without it steps would be up to {1 / max(0.01, 1 - share):.1f} times as fast.",
-                f"loader = DataLoader(..., num_workers={max(2, 2 * workers)}, persistent_workers=True)"))  # fmt: skip
+        steps = rank.of("step")
+        if len(steps) > 3 and steps[-1]["t"] > steps[2]["t"]:
+            shares.append((steps[-1]["queued"] - steps[2]["queued"]) / (steps[-1]["t"] - steps[2]["t"]))
+    return max(shares, default=0.0)
+
+
+def _loop(run: Run) -> str:
+    """Where the training loop is: the outermost line of the program that calls backward()."""
+    return next((each["where"][0] for _, each in run.of("backward") if each["where"]), "")
+
+
+def _shares(run: Run) -> List[Tuple[float, Finding]]:
+    """(the share of a step, the finding) of each cause."""
+    ranks = [rank.number for rank in run.ranks]
+    step = statistics.median(statistics.median(step_times(rank)) for rank in run.ranks)
+    sizes = [each["size"] for each in run.ranks[0].of("forward") if each["size"] > 0]
+    found: List[Tuple[float, Finding]] = []
+    queued = _queued(run)
+    busy_host = f"The machine was busy: for {queued:.0%} of the time a rank waited for a core." if queued > BUSY else ""
+
+    def add(code: str, seconds: float, summary: str, evidence: List[str], fix: str, where: str = "", who: Optional[List[int]] = None,
+            rests: str = "") -> None:  # fmt: skip
+        share = seconds / step
+        if seconds > LONG and share > LARGE / 2:
+            is_sure = share > LARGE and (code == "waits-for-data" or (not busy_host and step > SURE))
+            cost = f"Without it steps would be up to {1 / max(0.02, 1 - share):.1f} times as fast."
+            found.append((share, Finding(code, "warning" if is_sure else "note", summary, evidence, who or ranks,
+                                         where or _loop(run), cost, fix, " ".join(filter(None, [rests, busy_host])))))  # fmt: skip
+
+    def ms(seconds: float) -> str:
+        return f"{1000 * seconds:.0f} ms"
+
+    waits = _median(run, "wait")
+    workers = max((each["workers"] for _, each in run.of("loader")), default=0)
+    add("waits-for-data", waits, f"{waits / step:.0%} of a step goes by in waiting for the loader.",
+        [f"medians: {ms(waits)} of a step of {ms(step)}; num_workers is {workers}"],
+        f"loader = DataLoader(..., num_workers={max(2, 2 * workers)}, persistent_workers=True)",
+        next((each["where"] for _, each in run.of("loader")), ""))  # fmt: skip
+    exposed, waited = _exposed(run) if run.world > 1 else (0.0, 0.0)
+    busy = _median(run, "forward") + _median(run, "backward") - exposed - waited
+    said = f"medians: {ms(exposed)} of a step of {ms(step)} on all ranks; computing takes {ms(max(0.0, busy))}"
+    if sizes and max(sizes) <= 16 and exposed > busy:
+        add("batch-too-small", exposed, f"A rank's batch of {max(sizes)} examples computes for less time than it communicates.",
+            [said], f"batch_size = {4 * max(sizes)}   # a rank; with a rate to match, or fewer ranks")  # fmt: skip
+    else:
+        add("communication-exposed", exposed, f"{exposed / step:.0%} of a step goes by in communication that no computing hides.",
+            [said], "with model.no_sync(): ...   # all but the last of several small batches a step\n"
+            "# or larger batches, gradients in half (bf16_compress_hook), one all_reduce of all gradients together")  # fmt: skip
+    slowest = _slowest(run)
+    if slowest is not None:
+        add("imbalance", waited, f"Ranks wait for rank {slowest}, for {waited / step:.0%} of a step.",
+            [f"medians: the others are {ms(waited)} earlier, of a step of {ms(step)}"],
+            "# give the ranks like work: examples of like size (sort by length within a batch), no extra work on one rank,\n"
+            "# cores of its own (taskset, --cpus-per-task)", who=[slowest])  # fmt: skip
+    parts = ("wait", "forward", "backward", "collectives", "optimizer")
+    rest = statistics.median(
+        statistics.median(seconds - sum(inside.get(part, 0.0) for part in parts) for _, seconds, inside in _steps(rank))
+        for rank in run.ranks)  # fmt: skip
+    add("slow-python", rest, f"{rest / step:.0%} of a step goes by in the program's own lines.",
+        [f"medians: {ms(rest)} of a step of {ms(step)} are neither in the loader nor in the model, its backward pass, the optimiser, "
+         "or a collective"],
+        "# move it into the loader's workers, or out of the loop: .item() and prints every 50th step, tensors instead of loops")  # fmt: skip
+    nodes = max((each["nodes"] for _, each in run.of("backward")), default=0)
+    if nodes > 1000 and busy > 0 and busy / nodes < 100e-6:
+        add("slow-python", busy, f"The model makes {nodes} small operations a step, {1e6 * busy / nodes:.0f} us each.",
+            [f"computing takes {ms(busy)} of a step of {ms(step)}; the graph has {nodes} nodes"],
+            "model = torch.compile(model)   # or one operation over all rows instead of a loop over them",
+            rests="That an operation of so few microseconds is mostly Python's and torch's own work.")  # fmt: skip
+    return found
+
+
+def judge(run: Run) -> List[Finding]:
+    found = _threads(run)
+    if run.ranks and not run.of("ops") and all(len(step_times(rank)) >= FEW for rank in run.ranks):
+        found += [each for _, each in sorted(_shares(run), key=lambda pair: -pair[0])]
     return found

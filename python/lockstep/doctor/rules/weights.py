@@ -80,7 +80,7 @@ def _step_of(rank: Rank, kind: str, root: int, number: int) -> int:
 
 
 def judge(run: Run) -> List[Finding]:
-    if run.world < 2:
+    if run.world < 2 or run.is_divided:
         return []
     found: List[Finding] = []
     first = run.ranks[0]

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import torch
 
-from . import hashing, state, where
+from . import figures, hashing, state, where
 
 _NAMES = (
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_into_tensor",
@@ -17,14 +17,18 @@ _NAMES = (
     "all_to_all_single", "barrier", "monitored_barrier", "all_gather_object", "gather_object", "broadcast_object_list",
     "scatter_object_list", "broadcast_coalesced",
 )  # fmt: skip
+_TO_ONE = ("send", "recv", "isend", "irecv", "batch_isend_irecv")  # between two ranks, which nothing else waits for
 _inside = threading.local()
 _sequence: Dict[str, int] = {}
+_calls: Dict[str, int] = {}
 SMALL = 16
+EARLY = 60  # calls of a place of the program at which its numbers are kept
 
 
 @state.on_reset
 def _reset() -> None:
     _sequence.clear()
+    _calls.clear()
     _inside.value = False
 
 
@@ -46,6 +50,12 @@ def _values(data: Any) -> Any:
     return [float(value) for each in found if not each.is_complex() for value in each.detach().reshape(-1).tolist()]
 
 
+def _is_early(place: str) -> bool:
+    """Whether a place of the program is among the first that call."""
+    _calls[place] = _calls.get(place, 0) + 1
+    return _calls[place] <= EARLY
+
+
 @state.guarded
 def _enter(name: str, arguments: Any, options: Any) -> Any:
     group = options.get("group")
@@ -57,9 +67,11 @@ def _enter(name: str, arguments: Any, options: Any) -> Any:
     shape = [list(each.shape) for each in tensors[:4]]
     op = options.get("op", next((each for each in arguments if type(each).__name__ in ("RedOpType", "ReduceOp")), None))
     op_name = str(op).rsplit(".", 1)[-1] if op is not None else "SUM" if "reduce" in name else ""
+    values, places = _values(tensors), where.frames(8)
+    held = where.numbers() if values and places and _is_early(places[0]) else {}
     state.log.add(
         "call", group=key, i=number, kind=name, shape=shape, dtype=str(tensors[0].dtype)[6:] if tensors else "", op=op_name,
-        elements=sum(each.numel() for each in tensors), where=where.frames(8), before=_values(tensors), s=state.steps,
+        elements=sum(each.numel() for each in tensors), where=places, before=values, s=state.steps, held=held,
         ptr=[each.data_ptr() for each in tensors[:4]], src=options.get("src"),
     )  # fmt: skip
     state.log.flush()
@@ -73,6 +85,13 @@ def _leave(entered: Any, result: Any) -> None:
     after = None if tensors is None or is_async else _values(tensors)
     took = round(time.perf_counter() - begun, 6)
     state.log.add("called", group=key, i=number, took=took, after=after, left=is_async)
+
+
+@state.guarded
+def _to_one(name: str) -> None:
+    place = where.here()
+    if _is_early(place):
+        state.log.add("p2p", kind=name, where=place, s=state.steps)
 
 
 @state.guarded
@@ -101,7 +120,11 @@ def install() -> None:
             _inside.value = True
             try:
                 entered = _enter(name, arguments, options)
-                result = original(*arguments, **options)
+                begun = state.begin_span()
+                try:
+                    result = original(*arguments, **options)
+                finally:
+                    state.end_span("collectives", begun)
                 if entered is not None:
                     _leave(entered, result)
                 return result
@@ -116,10 +139,24 @@ def install() -> None:
         if hasattr(dist, name):
             setattr(dist, name, getattr(distributed_c10d, name))
 
+    def wrap_to_one(original: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if not getattr(_inside, "value", False) and not state.busy():
+                _to_one(original.__name__)
+            return original(*arguments, **options)
+
+        return call
+
+    for name in _TO_ONE:
+        state.wraps_function(distributed_c10d, name, wrap_to_one)
+        if hasattr(dist, name):
+            setattr(dist, name, getattr(distributed_c10d, name))
+
     def wrap_init(original: Any) -> Any:
         def init_process_group(*arguments: Any, **options: Any) -> Any:
             result = original(*arguments, **options)
             _grouped()
+            figures.late()
             return result
 
         return init_process_group

@@ -2,6 +2,7 @@
 """What loaders hand out: which indices, which contents, in which epoch, and how long the program waited for it."""
 from __future__ import annotations
 
+import os
 import time
 import weakref
 import zlib
@@ -85,7 +86,7 @@ def _length(thing: Any) -> int:
 def _describe(loader: Any) -> None:
     if loader in _numbers:
         return
-    number = _numbers[loader] = len(_numbers)
+    number = _numbers[loader] = state.count("loaders")
     kind = getattr(loader, "_dataset_kind", 0)
     dataset, iterable = loader.dataset, kind == 1
     batch_sampler, sampler = getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
@@ -107,6 +108,7 @@ def _describe(loader: Any) -> None:
 @state.guarded
 def _begin(loader: Any, iterator: Any) -> None:
     number = _numbers.get(loader, -1)
+    state.loops += 1
     _passes[number] = _passes.get(number, -1) + 1
     # A loader with persistent workers hands out the same iterator again.
     kept = _state_of.get(id(iterator))
@@ -116,7 +118,8 @@ def _begin(loader: Any, iterator: Any) -> None:
     identity = id(iterator)
     _state_of[identity] = (weakref.ref(iterator, lambda _: _state_of.pop(identity, None)), new)
     pending = _pending.pop(identity, [])
-    state.log.add("pass", loader=number, n=new.number, s=state.steps, where=where.here())
+    state.log.add("pass", loader=number, n=new.number, s=state.steps, where=where.here(),
+                  held=where.numbers() if new.number < 40 else {})  # fmt: skip
     for indices in pending:
         _log_indices(new, indices)
 
@@ -166,11 +169,26 @@ def _done(iterator: Any) -> None:
         state.log.add("passend", loader=run.loader, n=run.number, batches=run.batches, s=state.steps)
 
 
+def _with_batch(factor: float, arguments: Tuple[Any, ...], options: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """A loader's arguments with another batch size."""
+    given = arguments[1] if len(arguments) > 1 else options.get("batch_size", 1)
+    if not isinstance(given, int) or options.get("batch_sampler") is not None:
+        return arguments, options
+    size = max(1, round(given * factor))
+    if len(arguments) > 1:
+        return (arguments[0], size, *arguments[2:]), options
+    return arguments, {**options, "batch_size": size}
+
+
 def install() -> None:
     from torch.utils.data import dataloader
 
+    factor = float(os.environ.get("LOCKSTEP_DOCTOR_BATCH", "1"))  # of --ranks: a rank's share where there are fewer ranks
+
     def init(original: Any) -> Any:
         def __init__(self: Any, *arguments: Any, **options: Any) -> None:
+            if factor != 1:
+                arguments, options = _with_batch(factor, arguments, options)
             original(self, *arguments, **options)
             place = where.here()
             if place:
@@ -205,12 +223,14 @@ def install() -> None:
 
     def give(original: Any) -> Any:
         def __next__(self: Any) -> Any:
-            begun = time.perf_counter()
+            begun = state.begin_span()
             try:
                 batch = original(self)
             except StopIteration:
                 _done(self)
                 raise
+            finally:
+                state.end_span("wait", begun)
             _batch(self, batch, time.perf_counter() - begun)
             return batch
 

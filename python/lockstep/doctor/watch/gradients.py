@@ -5,12 +5,14 @@ Gradients are kept as projections, a linear function of them: that of the ranks'
 """
 from __future__ import annotations
 
+import time
 from typing import Any, Dict, List, Tuple
 
 import torch
 
 from . import hashing, modules, optimizers, state, where
 
+ready = 0.0  # when the last gradient of this backward pass was made
 local: Dict[int, torch.Tensor] = {}  # id of a parameter -> the sample of its own gradient
 _REDUCED = {"MseLossBackward0", "NllLossBackward0", "NllLoss2DBackward0", "BinaryCrossEntropyBackward0",
             "BinaryCrossEntropyWithLogitsBackward0", "L1LossBackward0", "SmoothL1LossBackward0",
@@ -53,6 +55,17 @@ def _scale(node: Any) -> Tuple[float, str]:
     return factor, ""
 
 
+def _count(node: Any) -> int:
+    """The nodes of a graph, at most 20,000."""
+    seen, open_ = {node}, [node]
+    while open_ and len(seen) < 20_000:
+        for after, _ in open_.pop().next_functions:
+            if after is not None and after not in seen:
+                seen.add(after)
+                open_.append(after)
+    return len(seen)
+
+
 @state.guarded
 def _begin(losses: List[Any]) -> List[Any]:
     number, state.backwards = state.backwards, state.backwards + 1
@@ -64,7 +77,8 @@ def _begin(losses: List[Any]) -> List[Any]:
         if due:
             factor, reduced = _scale(loss.grad_fn)
     place = where.frames(2)
-    state.log.add("backward", n=number, s=state.steps, loss=value, factor=factor, reduced=reduced, where=place)
+    nodes = _count(loss.grad_fn) if loss is not None and loss.grad_fn is not None and state.steps in (2, 9) else 0
+    state.log.add("backward", n=number, s=state.steps, loss=value, factor=factor, reduced=reduced, where=place, nodes=nodes)
     if state.world > 1:
         state.log.add("enter", kind="backward", where=place, s=state.steps)
         state.log.flush()
@@ -80,6 +94,8 @@ def _keep(parameter: torch.Tensor) -> None:
 
 @state.guarded
 def _keep_guarded(parameter: torch.Tensor) -> None:
+    global ready
+    ready = time.perf_counter()
     gradient = parameter.grad
     if gradient is not None and gradient.layout == torch.strided and modules._is_plain(gradient):
         with torch.no_grad():
@@ -91,7 +107,8 @@ def _end(handles: List[Any]) -> None:
     for handle in handles:
         handle.remove()
     if state.world > 1:
-        state.log.add("leave", kind="backward", s=state.steps)
+        exposed = round(time.perf_counter() - ready, 6) if handles and ready else None
+        state.log.add("leave", kind="backward", s=state.steps, exposed=exposed)
 
 
 def install() -> None:
@@ -101,9 +118,11 @@ def install() -> None:
                 return original(tensors, *arguments, **options)
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             handles = _begin(losses)
+            begun = state.begin_span()
             try:
                 return original(losses if not isinstance(tensors, torch.Tensor) else tensors, *arguments, **options)
             finally:
+                state.end_span("backward", begun)
                 _end(handles or [])
 
         return backward

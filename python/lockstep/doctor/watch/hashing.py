@@ -42,10 +42,10 @@ def to_arrays(tensors: Sequence[torch.Tensor]) -> List[Any]:
             joined = torch.cat([parts[n] for n in numbers]).cpu()
             for n, piece in zip(numbers, joined.split([parts[n].numel() for n in numbers])):
                 parts[n] = piece
-    return [_array(part) for part in parts]
+    return [as_array(part) for part in parts]
 
 
-def _array(part: torch.Tensor) -> Any:
+def as_array(part: torch.Tensor) -> Any:
     if part.dtype in (torch.bfloat16,):
         part = part.view(torch.int16)
     return part.resolve_conj().numpy() if part.is_complex() else part.numpy()

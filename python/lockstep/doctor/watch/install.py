@@ -2,9 +2,9 @@
 """Puts every observer into torch. What torch lacks is left out."""
 from __future__ import annotations
 
-from . import collectives, data, fetches, gradients, modules, optimizers, state, wrappers
+from . import collectives, data, fetches, figures, gradients, modules, optimizers, state, wrappers
 
-OBSERVERS = (collectives, wrappers, data, fetches, modules, gradients, optimizers)
+OBSERVERS = (collectives, wrappers, data, fetches, modules, gradients, optimizers, figures)
 
 
 def install() -> None:

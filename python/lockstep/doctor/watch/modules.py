@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-from . import hashing, state, where, wrappers
+from . import hashing, state, trace, where, wrappers
 
 _depth = threading.local()
 _roots: "weakref.WeakKeyDictionary[Any, _Root]" = weakref.WeakKeyDictionary()
@@ -25,6 +25,7 @@ names: Dict[int, Tuple[Any, str]] = {}  # id of a parameter -> it, weakly, and i
 class _Root:
     def __init__(self, number: int) -> None:
         self.number, self.passes, self.others, self.known = number, 0, 0, False
+        self.phase = (-1, -1)  # the backward passes and loops that there were when it was last seen without gradients
 
 
 @state.on_reset
@@ -109,17 +110,21 @@ def _begin(module: Any, arguments: Any, options: Any) -> Optional[Tuple[Any, ...
         return None
     root = _roots.get(module)
     if root is None:
-        root = _roots[module] = _Root(len(_roots))
+        root = _roots[module] = _Root(state.count("roots"))
     training = bool(module.training) and torch.is_grad_enabled()
     if not training:
         root.others += 1
-        if root.others <= 3:
+        phase = (state.backwards, state.loops)
+        if phase != root.phase:
+            root.phase = phase
             rows = hashing.row_hashes((arguments, options))
             state.log.add("infer", root=root.number, n=root.others, train=bool(module.training), s=state.steps,
-                          size=rows[0] if rows else -1, cls=type(module).__name__, where=where.frames(3))  # fmt: skip
+                          rows=rows[1] if rows else [], grad=torch.is_grad_enabled(), where=where.frames(3))  # fmt: skip
         return None
     if not root.known:
         _describe(root, module)
+    if trace.on:
+        trace.begin(module)
     number, root.passes = root.passes, root.passes + 1
     due = state.is_due(number)
     ddp = wrappers.inside.get(module)
@@ -175,6 +180,17 @@ def install() -> None:
     compiling = torch.compiler.is_compiling
     current: List[Any] = [None]
 
+    def traced(self: Any, *arguments: Any, **options: Any) -> Any:
+        trace.enter(self)
+        result = None
+        try:
+            result = original(self, *arguments, **options)
+            return result
+        finally:
+            trace.leave(self, result)
+
+    run = traced if trace.on else original
+
     def __call__(self: Any, *arguments: Any, **options: Any) -> Any:
         if compiling():
             return original(self, *arguments, **options)
@@ -188,7 +204,7 @@ def install() -> None:
                     _norm(self, arguments[0])
             _depth.value = depth + 1
             try:
-                return original(self, *arguments, **options)
+                return run(self, *arguments, **options)
             finally:
                 _depth.value = depth
         if state.busy() or not state.in_main_thread():
@@ -202,10 +218,11 @@ def install() -> None:
                 current[0] = began
             else:
                 _inner(self, began)
-        _depth.value = 1
+        _depth.value, begun = 1, state.begin_span()
         try:
-            return original(self, *arguments, **options)
+            return run(self, *arguments, **options)
         finally:
+            state.end_span("forward", begun)
             _depth.value = 0
             if began is not None:
                 current[0] = None

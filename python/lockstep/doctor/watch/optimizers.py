@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List
 
 import torch
 
-from . import gradients, hashing, modules, state, where
+from . import gradients, hashing, modules, state, trace, where
 
 _optimizers: "weakref.WeakKeyDictionary[Any, _Kept]" = weakref.WeakKeyDictionary()
 
@@ -17,6 +17,7 @@ class _Kept:
     def __init__(self, number: int, place: str) -> None:
         self.number, self.place, self.made, self.known = number, place, 0, False
         self.names = 0
+        self.begun = 0.0
 
 
 def parameters() -> Iterator[Any]:
@@ -45,23 +46,28 @@ def _settings(optimizer: Any) -> List[Dict[str, Any]]:
 @state.guarded
 def _made(optimizer: Any, place: str) -> None:
     if optimizer not in _optimizers:
-        _optimizers[optimizer] = _Kept(len(_optimizers), place)
+        _optimizers[optimizer] = _Kept(state.count("optimizers"), place)
 
 
 @state.guarded
 def _before(optimizer: Any, arguments: Any, options: Any) -> None:
     kept = _optimizers.get(optimizer)
     if kept is None:
-        kept = _optimizers[optimizer] = _Kept(len(_optimizers), "")
+        kept = _optimizers[optimizer] = _Kept(state.count("optimizers"), "")
     if not kept.known:
         kept.known = True
         held = [each for group in optimizer.param_groups for each in group["params"]]
         state.log.add("optimizer", opt=kept.number, cls=type(optimizer).__name__, where=kept.place,
                       settings=_settings(optimizer), count=len(held),
                       elements=sum(each.numel() for each in held))  # fmt: skip
-    if not state.is_due(kept.made):
+    if state.is_due(kept.made):
+        _note_gradients(optimizer, kept)
+    else:
         gradients.local.clear()
-        return
+    kept.begun = state.begin_span()
+
+
+def _note_gradients(optimizer: Any, kept: _Kept) -> None:
     held = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
     given = [each for each in held if each.grad is not None and modules._is_plain(each.grad)]
     arrays = hashing.to_arrays([each.grad for each in given])
@@ -89,9 +95,12 @@ def _after(optimizer: Any, arguments: Any, options: Any) -> None:
     kept = _optimizers.get(optimizer)
     if kept is None:
         return
+    state.end_span("optimizer", kept.begun)
     kept.made += 1
     state.steps = max(state.steps, kept.made)
-    state.log.add("step", opt=kept.number, n=kept.made, s=state.steps, spent=round(state.log.spent, 4))
+    trace.flush()
+    state.log.add("step", opt=kept.number, n=kept.made, s=state.steps, spent=round(state.log.spent, 4),
+                  spans=state.take_spans(), queued=round(state.queued(), 4))  # fmt: skip
 
 
 def install() -> None:

@@ -14,6 +14,7 @@ from .log import Log
 log = Log()
 steps = 0  # of the optimiser that made most
 backwards = 0
+loops = 0  # over loaders
 world = 1
 rank = 0
 _local = threading.local()
@@ -43,13 +44,24 @@ def on_reset(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def _after_fork() -> None:
-    global steps, backwards, _main
+    global steps, backwards, loops, _main
     _main = threading.get_ident()
-    steps = backwards = 0
+    steps = backwards = loops = 0
     _local.busy = False
+    _spans.clear()
+    _open.clear()
     log.after_fork()
     for reset in _resets:
         reset()
+
+
+_counts: Dict[str, int] = {}
+
+
+def count(kind: str) -> int:
+    """0, 1, 2, ...: numbers for the program's objects, of which none is given again when its object is gone."""
+    _counts[kind] = _counts.get(kind, -1) + 1
+    return _counts[kind]
 
 
 def busy() -> bool:
@@ -98,7 +110,38 @@ def _make_due() -> Set[int]:
 
 
 _due = _make_due()
-settings: Dict[str, str] = {}
+_spans: Dict[str, float] = {}  # seconds since the last step, of the main thread
+_open: List[float] = []  # seconds of the spans inside of each span that is open
+
+
+def begin_span() -> float:
+    if in_main_thread():
+        _open.append(0.0)
+    return time.perf_counter()
+
+
+def end_span(kind: str, begun: float) -> None:
+    """Adds what has gone by since `begun` to its kind, without the spans inside of it."""
+    if in_main_thread() and _open:
+        took, inside = time.perf_counter() - begun, _open.pop()
+        _spans[kind] = _spans.get(kind, 0.0) + took - inside
+        if _open:
+            _open[-1] += took
+
+
+def queued() -> float:
+    """Seconds for which this thread was ready to run, and other threads had the cores; 0 where Linux does not say."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def take_spans() -> Dict[str, float]:
+    found = {kind: round(seconds, 6) for kind, seconds in _spans.items()}
+    _spans.clear()
+    return found
 
 
 def wraps_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
