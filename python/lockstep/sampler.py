@@ -13,6 +13,11 @@ from ._C import Order
 __all__ = ["ExactSampler", "Order"]
 
 
+def make_order(kind: str, *arguments: Any) -> Order:
+    """An order as its pickle says that it was made."""
+    return getattr(Order, kind)(*arguments)
+
+
 def share(size: int, number: int, shares: int) -> range:
     """The part of 0 .. size-1 that is share `number` of `shares`: runs whose sizes differ by at most one, the longer
     ones first."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampler, metrics and watch of lockstep, over 1, 2 and 3 processes."""
+import copy
 import math
+import pickle
 import subprocess
 import sys
 
@@ -166,6 +168,33 @@ def test_metrics_are_those_of_all_processes(world):
         assert values == results[0][0]  # the same bits on all processes
         assert values == pytest.approx([float(each) for each in wanted], rel=1e-6)
         assert torch.equal(matrix, counts)
+
+
+def test_metrics_orders_and_samplers_are_pickled_and_copied():
+    scores, targets = torch.randn(9, 4), torch.randint(4, (9,))
+    made = [metrics.Accuracy(), metrics.TopKAccuracy(2, ignore=1), metrics.ConfusionMatrix(4, ignore=2), metrics.MeanIoU(4)]
+    for each in made:
+        each.add(scores, targets)
+    mean, distance = metrics.Mean(), metrics.FrechetDistance(4)
+    mean.add(0.3, 2)
+    distance.add_real(scores)
+    distance.add_fake(scores + 1)
+    for each in [*made, mean, distance]:
+        for again in (pickle.loads(pickle.dumps(each)), copy.copy(each), copy.deepcopy(each)):
+            assert type(again) is type(each) and again.value() == each.value()
+    again = pickle.loads(pickle.dumps(made[2]))
+    again.add(scores, targets)
+    assert again.state().sum() == 2 * made[2].state().sum()  # what is ignored is so in the copy too, which counts by itself
+    orders = [lockstep.Order.shuffled(9, seed=2), lockstep.Order.sequential(9), lockstep.Order.weighted([1.0, 2.0] * 4 + [0.5], seed=1),
+              lockstep.Order.grouped([0, 1, 0, 1, 0, 1, 1, 0, 0], seed=2, run=2), lockstep.Order.of(9, [3, 1, 4, 1, 5])]  # fmt: skip
+    for order in orders:
+        sampler = lockstep.ExactSampler(9, batch_size=2, order=order, rank=0, processes=1)
+        sampler.advance()
+        state, copies = sampler.state_dict(), (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler))
+        batches = list(sampler)
+        for again in copies:
+            assert again.state_dict() == state and list(again) == batches
+        assert repr(copy.copy(order)) == repr(order)
 
 
 def test_metrics_that_have_seen_nothing():

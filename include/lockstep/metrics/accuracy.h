@@ -18,6 +18,8 @@ class TopKAccuracy : public Metric {
   explicit TopKAccuracy(int64_t k, int64_t ignore = -100);
   void add(const at::Tensor& scores, const at::Tensor& targets);
   double value() const override;
+  int64_t k() const { return k_; }
+  int64_t ignore() const { return ignore_; }
   int64_t right() const { return static_cast<int64_t>(data()[0]); }
   int64_t examples() const { return static_cast<int64_t>(data()[1]); }
 

@@ -20,6 +20,7 @@ class ConfusionMatrix : public Metric {
   void add(const at::Tensor& predictions, const at::Tensor& targets);
   double value() const override;
   int64_t classes() const { return classes_; }
+  int64_t ignore() const { return ignore_; }
   /// [classes, classes] int64.
   at::Tensor matrix() const;
 
