@@ -15,7 +15,7 @@ def doctor(*arguments, folder):
     """(exit code, standard output, findings)."""
     file = folder / "findings.json"
     command = [sys.executable, "-B", "-m", "lockstep.doctor", "--json", str(file), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     return done.returncode, done.stdout + done.stderr, json.loads(file.read_text()) if file.exists() else None
 
 
@@ -38,27 +38,6 @@ def test_ranks_that_wait_for_each_other_are_ended(tmp_path):
 def test_uneven_steps(tmp_path):
     code, text, found = doctor("--", sys.executable, "-B", PROGRAMS / "rescue.py", "10-before", folder=tmp_path)
     assert code == 1 and "uneven-steps" in {each["code"] for each in found}, text
-
-
-def test_two_runs_of_one_seed_that_differ(tmp_path):
-    program = [sys.executable, "-B", PROGRAMS / "rescue.py", "4-before"]
-    code, text, found = doctor("--runs", "2", "--html", tmp_path / "page.html", "--", *program, folder=tmp_path)
-    assert code == 1, text
-    finding = next(each for each in found if each["code"] == "nondeterministic-operation")
-    assert "step 0" in finding["evidence"][0] and "in '1', at rescue.md:" in finding["evidence"][0]
-    page = (tmp_path / "page.html").read_text()
-    assert "nondeterministic-operation" in page and page.count("<rect") > 20 and page.count("<polyline") == 2
-
-
-def test_another_number_of_ranks(tmp_path):
-    program = [sys.executable, "-B", PROGRAMS / "models.py", "manual-sum"]
-    code, text, _ = doctor("--ranks", "1,2", "--", *program, folder=tmp_path)
-    assert code == 2 and "{ranks}" in text
-    launched = [*TORCHRUN[:-1], "{ranks}", PROGRAMS / "data.py", "healthy"]
-    code, text, found = doctor("--ranks", "1,2", "--", *launched, folder=tmp_path)
-    assert code == 0 and "times as fast" in text, text
-    finding = next(each for each in found if each["code"] == "depends-on-ranks")
-    assert finding["severity"] == "note" and "the learning rates are [0.02] on 2 and [0.01] on 1 ranks" in finding["evidence"][1]
 
 
 def test_a_program_that_cannot_be_run(tmp_path):
