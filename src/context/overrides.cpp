@@ -7,6 +7,7 @@
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 #include <ATen/ops/batch_norm_native.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty_like.h>
@@ -22,6 +23,7 @@
 #include "lockstep/context/detail/batch_norm_mark.h"
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/detail/image_operations.h"
+#include "lockstep/context/detail/slices.h"
 #include "lockstep/context/draws.h"
 
 // Every operation of libtorch's that we take the place of. Each looks at what its thread knows, or at a mark, and else
@@ -91,11 +93,13 @@ void override_random_operations(torch::Library& library) {
   library.impl("native_dropout", TORCH_FN(native_dropout));
 }
 
-// Convolution and pooling go to the kernels that are in charge.
+// Convolution and pooling go to the kernels that are in charge; a convolution, where the thread has slices, slice by
+// slice.
 
-at::Tensor convolution(DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
-                       c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
-                       bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+at::Tensor whole_convolution(DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight,
+                             const MaybeTensor& bias, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                             c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
+                             c10::SymInt groups) {
   if (const ImageOperations* images = Context::current().images)
     if (const auto y =
             images->convolution(x, weight, bias.value_or(at::Tensor()), stride, padding, dilation, transposed, groups))
@@ -104,17 +108,64 @@ at::Tensor convolution(DispatchKeySet keys, const at::Tensor& x, const at::Tenso
                                            output_padding, std::move(groups));
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
-    DispatchKeySet keys, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
-    at::OptionalSymIntArrayRef bias_sizes, c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-    c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups,
-    std::array<bool, 3> wanted) {
+LayerGradients whole_convolution_backward(DispatchKeySet keys, const at::Tensor& gradient, const at::Tensor& x,
+                                          const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
+                                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                          c10::SymIntArrayRef dilation, bool transposed,
+                                          c10::SymIntArrayRef output_padding, c10::SymInt groups,
+                                          std::array<bool, 3> wanted) {
   if (const ImageOperations* images = Context::current().images)
     if (const auto gradients =
             images->convolution_backward(gradient, x, weight, stride, padding, dilation, transposed, groups, wanted))
       return *gradients;
   return at::_ops::convolution_backward::redispatch(below(keys), gradient, x, weight, bias_sizes, stride, padding,
                                                     dilation, transposed, output_padding, std::move(groups), wanted);
+}
+
+/// The slices that a convolution is computed in. Grouped ones are computed as a whole: their groups would be torn.
+const Slices* slices_of(const c10::SymInt& groups) {
+  return groups == 1 ? Context::current().slices : nullptr;
+}
+
+at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& weight) {
+  const at::MemoryFormat format = x.suggest_memory_format();
+  return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
+}
+
+at::Tensor convolution(DispatchKeySet keys, const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                       c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
+                       bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  const auto compute = [&](const at::Tensor& w, const MaybeTensor& b) {
+    return whole_convolution(keys, x, w, b, stride, padding, dilation, transposed, output_padding, groups);
+  };
+  const Slices* slices = slices_of(groups);
+  if (slices == nullptr) return compute(weight, bias);
+  const int64_t out = transposed ? 1 : 0;
+  const auto parts = slices->each(weight.size(out), [&](Interval part) {
+    return compute(narrowed(weight, out, part), narrowed(bias.value_or(at::Tensor()), 0, part));
+  });
+  return at::cat(parts, 1).contiguous(format_of(x, weight));
+}
+
+LayerGradients convolution_backward(DispatchKeySet keys, const at::Tensor& gradient, const at::Tensor& x,
+                                    const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
+                                    c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                    c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
+                                    c10::SymInt groups, std::array<bool, 3> wanted) {
+  const auto compute = [&](const at::Tensor& g, const at::Tensor& w, at::OptionalSymIntArrayRef b) {
+    return whole_convolution_backward(keys, g, x, w, b, stride, padding, dilation, transposed, output_padding, groups,
+                                      wanted);
+  };
+  const Slices* slices = slices_of(groups);
+  if (slices == nullptr) return compute(gradient, weight, bias_sizes);
+  const int64_t out = transposed ? 1 : 0;
+  const at::MemoryFormat format = format_of(x, weight);
+  const auto parts = slices->each(weight.size(out), [&](Interval part) {
+    const std::vector<c10::SymInt> channels{part.size()};
+    return compute(narrowed(gradient, 1, part).contiguous(format), narrowed(weight, out, part),
+                   bias_sizes ? at::OptionalSymIntArrayRef(channels) : bias_sizes);
+  });
+  return join(parts, out);
 }
 
 at::Tensor avg_pool2d(DispatchKeySet keys, const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride,

@@ -112,7 +112,8 @@ void check(const Config& config) {
   Config copy = config;
   for (const Field& field : fields_of(copy)) check_choice(field);
   constexpr double kMost = 1e18, kMostEpochs = 1e9, kMostMetres = 1e9, kMostWorkers = 1024;
-  for (const auto& [name, value] : {std::pair("accumulate", config.accumulate), {"image-size", config.image_size}})
+  for (const auto& [name, value] :
+       {std::pair("accumulate", config.accumulate), {"image-size", config.image_size}, {"slices", config.slices}})
     check_range(name, static_cast<double>(value), 1, kMost);
   for (const auto& [name, value] : {std::pair("batch", config.batch),
                                     {"evaluate-batch", config.evaluate_batch},

@@ -112,6 +112,12 @@ void add_arithmetic(std::vector<Field>& out, Config& c) {
                  true,
                  {"canonical", "ring"},
                  &c.reduce});
+  out.push_back({"slices",
+                 kArithmetic,
+                 "S, the parts of each convolution's output channels that are computed apart",
+                 true,
+                 {},
+                 &c.slices});
 }
 
 void add_run(std::vector<Field>& out, Config& c) {

@@ -123,9 +123,13 @@ Named cut_everywhere(const Entry& entry) {
   const at::Tensor logits = bundle.tensors().front();
   loss_of(logits).backward();
   for (; !cuts.empty(); cuts.pop_back()) {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& leaf : cuts.back().leaves) gradients.push_back(leaf.grad());
-    if (!gradients.empty()) torch::autograd::backward(cuts.back().sources, gradients);
+    std::vector<at::Tensor> used, gradients;  // not what the last stage left and nobody read
+    for (size_t i = 0; i < cuts.back().leaves.size(); ++i)
+      if (const at::Tensor gradient = cuts.back().leaves[i].grad(); gradient.defined()) {
+        used.push_back(cuts.back().sources[i]);
+        gradients.push_back(gradient);
+      }
+    if (!gradients.empty()) torch::autograd::backward(used, gradients);
   }
   return results_of(*network, logits);
 }

@@ -65,6 +65,7 @@ struct Config {
   std::string amp = "none";
   std::string memory_format = "auto";
   std::string reduce = "canonical";
+  int64_t slices = 1;  // S, in which convolutions are computed
 
   // Where it runs, and what it leaves behind: no part of the recipe.
   std::string devices = "";

@@ -76,7 +76,7 @@ void agree(const TeamState& team, const char* operation, const Facts& mine) {
 Facts facts_of(const TeamState& team) {
   const TeamOptions& options = team.options;
   Facts facts{text("replicas ", options.replicas), text("seed ", options.seed),
-              options.order == Order::canonical ? "order canonical" : "order ring"};
+              options.order == Order::canonical ? "order canonical" : "order ring", text("slices ", options.slices)};
   for (int64_t p = 0; p < team.placement.processes(); ++p)
     facts.push_back(text("block ", p, " of ", team.placement.block(p).size()));
   return facts;

@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/context/detail/context.h"
+#include "lockstep/context/detail/slices.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/dense/detail/image_operations.h"
@@ -198,6 +199,9 @@ Team Team::create(const TeamOptions& options) {
   state->placement = placement_of(options);
   const auto devices = devices_of(options);
   state->device = devices[0].torch();
+  require(options.slices >= 1, "Team", "slices is ", options.slices, ", expected 1 or more");
+  require(options.slices == 1 || state->device.is_cpu(), "Team", options.slices, " slices on ", state->device,
+          ", expected a CPU: autograd's thread of a GPU knows nothing of them yet");
   // One engine thread a GPU runs the backward passes of all callers: replicas there run one after the other.
   state->permits = devices[0].kind == Device::Kind::cuda ? 1 : static_cast<int64_t>(devices.size());
   state->block = state->placement.block(options.group.rank());
@@ -270,14 +274,18 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.timelines.clear();
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
   const IntraOpThreadsKept kept;
+  const Slices slices(team.options.slices);
   std::vector<std::thread> threads;
   const auto run_member = [&](int64_t m) {
     try {
       const ReplicaNumerics numerics;
       CrewPeers peers(team, m);
       Draws draws(RandomKey{team.options.seed, kSetupDraws});
-      const ContextScope context(
-          {.peers = &peers, .draws = &draws, .timeline = &team.timelines[m], .images = &dense::image_operations()});
+      const ContextScope context({.peers = &peers,
+                                  .draws = &draws,
+                                  .timeline = &team.timelines[m],
+                                  .images = &dense::image_operations(),
+                                  .slices = slices.count() > 1 ? &slices : nullptr});
       std::vector<std::function<void()>> after_step;
       if (team.pipeline) {
         Context::current().borders = team.pipeline->borders(m);

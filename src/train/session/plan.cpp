@@ -168,6 +168,7 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
                               .blocks = config.blocks,
                               .seed = config.seed,
                               .order = config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical,
+                              .slices = config.slices,
                               .split = parallel::parse_split(config.split)});
   int64_t parameters = 0;
   for (const auto& parameter : network->parameters()) parameters += parameter.requires_grad() ? parameter.numel() : 0;
