@@ -19,6 +19,7 @@ OUT = ROOT / "build" / "docs"
 PAGES = OUT / "pages"
 LINK = re.compile(r"\]\(([^)#\s]+)((?:#[^)\s]+)?)\)")
 ITEM = re.compile(r"^( *)([-*]|\d+\.) +")
+PICTURES = (".png", ".svg")
 LANGUAGE = {".cpp": "cpp", ".h": "cpp", ".cu": "cpp", ".py": "python", ".cmake": "cmake", ".toml": "toml", ".sh": "sh"}
 
 
@@ -57,7 +58,7 @@ def staged(path: pathlib.PurePath, text: str, shown: set[str]) -> str:
         target = pathlib.PurePath(os.path.normpath(path.parent / name))
         if (ROOT / target).is_dir():
             return f"]({name.rstrip('/')}/README.md)" if (ROOT / target / "README.md").is_file() else "](#)"
-        if target.suffix == ".md":
+        if target.suffix == ".md" or target.suffix in PICTURES:
             return found.group(0)
         shown.add(str(target))
         return f"]({name}.md{anchor})"
@@ -84,6 +85,9 @@ def stage_pages() -> None:
     for path in tracked():
         if path.suffix == ".md":
             write(str(path), staged(path, (ROOT / path).read_text(), shown))
+        elif path.suffix in PICTURES and path.parts[0] == "docs":
+            (PAGES / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, PAGES / path)
     for name in shown:
         language = LANGUAGE.get(pathlib.PurePath(name).suffix, "text")
         write(name + ".md", f"# {name}\n\n````{language}\n{(ROOT / name).read_text().rstrip()}\n````\n")
