@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Dict, List, Tuple
+from typing import Dict
 
 from . import logs, report, trials
 
@@ -20,42 +20,30 @@ article.warning{border-color:#e08e0b}article.note{border-color:#7f8c8d}pre{overf
 dt{font-weight:600;float:left;clear:left;width:6em}dd{margin:0 0 0 6.5em}.key i{display:inline-block;width:1em;height:1em;margin:0 .3em 0 1em;
 vertical-align:-.1em}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}}"""
 
-Step = Tuple[float, float, Dict[str, float]]  # when it began, how long it took, its parts
 
-
-def _steps(rank: logs.Rank) -> List[Step]:
-    made: List[Step] = []
-    last, parts = None, dict.fromkeys(PARTS, 0.0)
-    for each in rank.of("step"):
-        for kind, seconds in (each.get("spans") or {}).items():
-            parts[kind] += seconds
-        if each["n"] == each["s"]:
-            if last is not None:
-                parts["rest"] = max(0.0, each["t"] - last - sum(parts.values()))
-                made.append((last, each["t"] - last, parts))
-            last, parts = each["t"], dict.fromkeys(PARTS, 0.0)
-    return made[:MOST]
+def _parts(step: logs.Step) -> Dict[str, float]:
+    return {**{kind: step.spans.get(kind, 0.0) for kind in PARTS}, "rest": max(0.0, step.rest)}
 
 
 def _timeline(run: logs.Run) -> str:
     """A row a rank: its steps side by side, each divided by what it was spent on, in that order."""
-    rows = {rank.number: _steps(rank) for rank in run.ranks}
+    rows = {rank.number: rank.made_steps[:MOST] for rank in run.ranks}
     rows = {number: steps for number, steps in rows.items() if steps}
     if not rows:
         return "<p>No rank made two steps.</p>"
-    begin = min(steps[0][0] for steps in rows.values())
-    whole = max(steps[-1][0] + steps[-1][1] for steps in rows.values()) - begin
+    begin = min(steps[0].begun for steps in rows.values())
+    whole = max(steps[-1].begun + steps[-1].seconds for steps in rows.values()) - begin
     drawn = []
     for place, (number, steps) in enumerate(rows.items()):
         top = 24 * place
         drawn.append(f'<text x="0" y="{top + 15}">rank {number}</text>')
-        for count, (at, took, parts) in enumerate(steps):
-            x = 60 + (at - begin) / whole * (WIDTH - 60)
-            for kind, seconds in parts.items():
-                wide = min(seconds, took) / whole * (WIDTH - 60)
+        for count, step in enumerate(steps):
+            x = 60 + (step.begun - begin) / whole * (WIDTH - 60)
+            for kind, seconds in _parts(step).items():
+                wide = min(seconds, step.seconds) / whole * (WIDTH - 60)
                 if wide > 0.02:
                     drawn.append(f'<rect x="{x:.2f}" y="{top + 2}" width="{wide:.2f}" height="18" fill="{_COLOURS[kind]}"><title>step '
-                                 f"{count + 1}: {PARTS[kind]}, {1000 * seconds:.1f} ms of {1000 * took:.1f} ms</title></rect>")  # fmt: skip
+                                 f"{count + 1}: {PARTS[kind]}, {1000 * seconds:.1f} ms of {1000 * step.seconds:.1f} ms</title></rect>")  # fmt: skip
                     x += wide
     key = "".join(f'<i style="background:{_COLOURS[kind]}"></i>{text}' for kind, text in PARTS.items())
     most = max(len(steps) for steps in rows.values())

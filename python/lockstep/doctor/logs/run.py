@@ -22,6 +22,21 @@ class Loader:
 
 
 @dataclasses.dataclass
+class Step:
+    """One of a rank's steps, and where its time went."""
+
+    number: int
+    begun: float
+    seconds: float
+    spans: Dict[str, float]  # of the parts that are watched
+
+    @property
+    def rest(self) -> float:
+        """What went by in the program's own lines."""
+        return self.seconds - sum(self.spans.values())
+
+
+@dataclasses.dataclass
 class Pass:
     """An iteration over a loader."""
 
@@ -63,6 +78,21 @@ class Rank:
     @property
     def steps(self) -> int:
         return max((each["s"] for each in self.of("step")), default=0)
+
+    @functools.cached_property
+    def made_steps(self) -> List[Step]:
+        """From the second one on: the first has no beginning that was seen."""
+        last: Optional[float] = None
+        spans: Dict[str, float] = collections.defaultdict(float)
+        made: List[Step] = []
+        for each in self.of("step"):
+            for kind, seconds in (each.get("spans") or {}).items():
+                spans[kind] += seconds
+            if each["n"] == each["s"]:  # of the optimiser that makes most
+                if last is not None:
+                    made.append(Step(each["s"], last, each["t"] - last, dict(spans)))
+                last, spans = each["t"], collections.defaultdict(float)
+        return made
 
     @functools.cached_property
     def loaders(self) -> Dict[int, Loader]:

@@ -13,7 +13,7 @@ import statistics
 from typing import Dict, List, Optional, Tuple
 
 from ..findings import Finding
-from ..logs import Rank, Run
+from ..logs import Rank, Run, Step
 
 LONG = 0.010  # seconds: below that a share of a step says nothing
 SURE = 0.030  # seconds of a step: below that the machine's own unrest may be all that is seen
@@ -23,30 +23,20 @@ FEW = 8  # steps that are too few to judge
 
 
 def step_times(rank: Rank) -> List[float]:
-    return [seconds for _, seconds, _ in _steps(rank)]
+    return [each.seconds for each in _steps(rank)]
 
 
-def _steps(rank: Rank) -> List[Tuple[int, float, Dict[str, float]]]:
-    """(step, its seconds, those of its parts), of steps that the costly observers left alone where there are enough."""
-    last: Optional[float] = None
-    parts: Dict[str, float] = collections.defaultdict(float)
-    made: List[Tuple[int, float, Dict[str, float]]] = []
+def _steps(rank: Rank) -> List[Step]:
+    """Those that the costly observers left alone, where there are enough; without the first ones."""
     looked = {each["s"] for each in rank.of("gradients")}
-    for each in rank.of("step"):
-        for kind, seconds in (each.get("spans") or {}).items():
-            parts[kind] += seconds
-        if each["n"] == each["s"]:  # of the optimiser that makes most
-            if last is not None:
-                made.append((each["s"], each["t"] - last, dict(parts)))
-            last, parts = each["t"], collections.defaultdict(float)
-    made = made[2:]
-    light = [each for each in made if each[0] - 1 not in looked]
+    made = rank.made_steps[2:]
+    light = [each for each in made if each.number - 1 not in looked]
     return light if len(light) >= FEW else made
 
 
 def _median(run: Run, kind: str) -> float:
     """Of a part of the steps, the median over steps, and over ranks."""
-    return statistics.median(statistics.median([parts.get(kind, 0.0) for _, _, parts in _steps(rank)]) for rank in run.ranks)
+    return statistics.median(statistics.median([each.spans.get(kind, 0.0) for each in _steps(rank)]) for rank in run.ranks)
 
 
 def _exposed(run: Run) -> Tuple[float, float]:
@@ -160,10 +150,7 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
             [f"medians: the others are {ms(waited)} earlier, of a step of {ms(step)}"],
             "# give the ranks like work: examples of like size (sort by length within a batch), no extra work on one rank,\n"
             "# cores of its own (taskset, --cpus-per-task)", who=[slowest])  # fmt: skip
-    parts = ("wait", "forward", "backward", "collectives", "optimizer")
-    rest = statistics.median(
-        statistics.median(seconds - sum(inside.get(part, 0.0) for part in parts) for _, seconds, inside in _steps(rank))
-        for rank in run.ranks)  # fmt: skip
+    rest = statistics.median(statistics.median(each.rest for each in _steps(rank)) for rank in run.ranks)
     add("slow-python", rest, f"{rest / step:.0%} of a step goes by in the program's own lines.",
         [f"medians: {ms(rest)} of a step of {ms(step)} are neither in the loader nor in the model, its backward pass, the optimiser, "
          "or a collective"],
