@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/nn/modules/container/sequential.h>
 
 #include <algorithm>
 #include <ctime>
@@ -16,6 +15,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/context.h"
+#include "lockstep/context/sequential_stages.h"
 #include "parallel/split/cut.h"
 
 namespace lockstep::parallel {
@@ -58,7 +58,7 @@ std::vector<std::string> names_of(torch::nn::Module& network) {
   if (auto* staged = dynamic_cast<Staged*>(&network))
     stages = staged->stages();
   else if (auto* modules = network.as<torch::nn::SequentialImpl>())
-    for (size_t m = 0; m < modules->size(); ++m) stages.emplace_back(std::to_string(m), [](Bundle&) {});
+    stages = stages_of(*modules);
   else
     refuse_without_stages("share", network.name());
   std::vector<std::string> names;

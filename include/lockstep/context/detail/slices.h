@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <tuple>
 #include <vector>
 
@@ -20,23 +19,15 @@ namespace lockstep {
 class Slices {
  public:
   explicit Slices(int64_t count) : count_(count) {}
-  virtual ~Slices() = default;
   int64_t count() const { return count_; }
 
   /// What `part` makes of each slice of so many channels that is not empty, in order.
   template <class Part>
   auto each(int64_t channels, const Part& part) const {
     const Placement slices = Placement::even(channels, count_);
-    const int64_t filled = std::min(channels, count_);
-    std::vector<decltype(part(Interval{}))> made(filled);
-    run(filled, [&](int64_t slice) { made[slice] = part(slices.block(slice)); });
+    std::vector<decltype(part(Interval{}))> made;
+    for (int64_t slice = 0; slice < std::min(channels, count_); ++slice) made.push_back(part(slices.block(slice)));
     return made;
-  }
-
- protected:
-  /// work(0) .. work(count - 1), in any order.
-  virtual void run(int64_t count, const std::function<void(int64_t)>& work) const {
-    for (int64_t slice = 0; slice < count; ++slice) work(slice);
   }
 
  private:
