@@ -9,8 +9,11 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "lockstep/context/random_scope.h"
 #include "lockstep/context/stages.h"
@@ -26,7 +29,7 @@ using sparse::SparseTensor;
 using ::testing::HasSubstr;
 
 /// A single layer, and a sum of what two ways give that are nested in each other.
-const std::set<std::string> whole_networks{"voxel_linear", "stackunet"};
+constexpr std::array<std::string_view, 2> whole_networks{"voxel_linear", "stackunet"};
 
 std::vector<std::string> names() {
   const Registry registry = builtin();
@@ -34,7 +37,8 @@ std::vector<std::string> names() {
   // A variant of a sparse network is the same code with other numbers of blocks and channels.
   const std::set<std::string> variants{"minkunet14a", "minkresnet18", "minkfcnn"};
   for (const Entry& entry : registry.entries())
-    if (!whole_networks.contains(entry.name) && (entry.labels == Labels::examples || variants.contains(entry.name)))
+    if (std::ranges::find(whole_networks, entry.name) == whole_networks.end() &&
+        (entry.labels == Labels::examples || variants.contains(entry.name)))
       all.push_back(entry.name);
   return all;
 }
@@ -57,7 +61,7 @@ Input input_of(const Entry& entry) {
   if (entry.labels == Labels::examples) return normal_(at::empty({6, 2, 16, 16}), RandomKey{3});
   const at::Tensor points =
       sparse::CoordinateMap::insert(sparse::test::random_cloud(300, 3, -12, 12, 2, 5)).map->coordinates().clone();
-  const SparseTensor voxels(normal_(at::empty({points.size(0), 3}), RandomKey{3}), points);
+  SparseTensor voxels(normal_(at::empty({points.size(0), 3}), RandomKey{3}), points);
   if (entry.labels == Labels::clouds) return sparse::points_of(voxels);
   return voxels;
 }
@@ -153,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(Of, Stages, testing::ValuesIn(names()), [](const auto& 
 
 TEST(NetworksWithoutStages, AreRefusedWithWhatToWrite) {
   const Registry registry = builtin();
-  for (const std::string& name : whole_networks) {
-    const auto network = made(registry.find(name));
+  for (const std::string_view name : whole_networks) {
+    const auto network = made(registry.find(std::string(name)));
     EXPECT_THAT(test::error_of([&] { network->stages(); }),
                 AllOf(HasSubstr("has no stages"), HasSubstr("std::vector<lockstep::Stage> stages() override"),
                       HasSubstr("return lockstep::fold<at::Tensor>(stages(), x);")));

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <numeric>
 #include <utility>
@@ -42,7 +43,7 @@ struct SequenceStage : torch::nn::Module {
     Bundle bundle;
     bundle.put(x);
     borders->come_to(number, stages, bundle);
-    const at::Tensor y = module.forward(bundle.get<at::Tensor>());
+    at::Tensor y = module.forward(bundle.get<at::Tensor>());
     if (number + 1 < stages) return y;
     bundle.put(y);
     borders->come_to(stages, stages, bundle);
@@ -234,7 +235,7 @@ void Pipeline::cut() {
     const double mine =
         std::reduce(costs.begin() + static_cast<ptrdiff_t>(first_[part]), costs.begin() + static_cast<ptrdiff_t>(end));
     parts += text(part == 0 ? "" : " | ", names_[first_[part]], " to ", names_[end - 1], " (",
-                  static_cast<int>(100 * mine / all + 0.5), " %)");
+                  std::lround(100 * mine / all), " %)");
   }
   log_info("split p", parts_, ", by the time of stages in the first step: ", parts);
 }
