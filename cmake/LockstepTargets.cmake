@@ -58,13 +58,17 @@ function(lockstep_reuse_pch target)
   endif()
 endfunction()
 
-# lockstep_compile_together(TARGET): several sources in one compiler run, most of whose time goes into torch's headers
-# and what GCC instantiates of them for every source: many (LOCKSTEP_TOGETHER) build faster from nothing, few after an
-# edit. So what is local to a source has a name of its own among its neighbours. Sources with flags of their own are
+# lockstep_compile_together(TARGET [AT_MOST]): several sources in one compiler run, most of whose time goes into torch's
+# headers and what GCC instantiates of them for every source: many (LOCKSTEP_TOGETHER) build faster from nothing, few
+# after an edit. AT_MOST is for the target that comes last, whose runs have nothing else beside them. So what is local to a source has a name of its own among its neighbours. Sources with flags of their own are
 # compiled apart. clang-tidy, whose build has no precompiled headers, reads each source by itself.
 function(lockstep_compile_together target)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_TOGETHER})
+    set(together ${LOCKSTEP_TOGETHER})
+    if(ARGC GREATER 1 AND together GREATER ARGV1)
+      set(together ${ARGV1})
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${together})
     # GCC takes a source that another one includes for a header.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
