@@ -163,6 +163,8 @@ class Options(unittest.TestCase):
         self.assertEqual(options.check_pages(known, {**listed, "a.md": "    lockstep train x --lr 1 \\\n      --no-json\n"}), [])
         self.assertEqual(len(options.check_pages(known, {options.PAGE: "`--json` `--lr`\n"})), 1)
         self.assertEqual(len(options.check_pages(known, {**listed, "a.md": "    lockstep train x --lr 1 \\\n      --rate 2\n"})), 1)
+        self.assertEqual(options.check_pages(known, {**listed, "docs/a.md": "| `--lr 1` | `--html F` |"}, frozenset({"--html"})), [])
+        self.assertEqual(len(options.check_pages(known, {**listed, "docs/a.md": "| `--lr 1` | `--rate 2` |"})), 1)
 
 
 class Tree(unittest.TestCase):
