@@ -60,8 +60,9 @@ endfunction()
 
 # lockstep_compile_together(TARGET [AT_MOST]): several sources in one compiler run, most of whose time goes into torch's
 # headers and what GCC instantiates of them for every source: many (LOCKSTEP_TOGETHER) build faster from nothing, few
-# after an edit. AT_MOST is for the target that comes last, whose runs have nothing else beside them. So what is local to a source has a name of its own among its neighbours. Sources with flags of their own are
-# compiled apart. clang-tidy, whose build has no precompiled headers, reads each source by itself.
+# after an edit. AT_MOST is for the target that comes last, whose runs have nothing else beside them. What is local to a
+# source has a name of its own among its neighbours. Sources with flags of their own are compiled apart. clang-tidy,
+# whose build has no precompiled headers, reads each source by itself.
 function(lockstep_compile_together target)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     set(together ${LOCKSTEP_TOGETHER})
