@@ -80,7 +80,7 @@ def write(name: str, text: str) -> None:
 
 
 def stage_pages() -> None:
-    write("site.css", ".md-grid { max-width: 76rem; }\n")  # our lines of code have up to 120 characters
+    shutil.copyfile(ROOT / "tools/docs/site.css", PAGES / "site.css")
     shown: set[str] = set()
     for path in tracked():
         if path.suffix == ".md":
@@ -97,10 +97,10 @@ def stage_python() -> None:
     """A page a module of the package lockstep, made from its docstrings."""
     modules = sorted(path.stem for path in (ROOT / "python" / "lockstep").glob("*.py") if not path.stem.startswith("_"))
     modules += sorted(f.parent.name for f in (ROOT / "python" / "lockstep").glob("*/__init__.py"))
-    text = "# Python: the package lockstep\n\n::: lockstep\n    options:\n      show_root_heading: false\n\n## Modules\n\n"
+    text = "# Python: the package lockstep\n\n::: lockstep\n\n## Modules\n\n"
     for name in modules:
         text += f"- [lockstep.{name}]({name}.md)\n"
-        write(f"api/python/{name}.md", f"# lockstep.{name}\n\n::: lockstep.{name}\n    options:\n      show_root_heading: false\n")
+        write(f"api/python/{name}.md", f"# lockstep.{name}\n\n::: lockstep.{name}\n")
     write("api/python/README.md", text)
 
 
@@ -110,6 +110,25 @@ def stage_cpp() -> None:
     cpp_api.write_pages(ROOT, OUT / "xml", PAGES / "api" / "cpp")
 
 
+def listed(folder: pathlib.Path, indent: str) -> list[str]:
+    """The lines of the navigation for a folder's pages: README.md first, then the others, then the folders in it."""
+    pages = sorted(folder.glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
+    lines = [f"{indent}- {page.relative_to(PAGES)}" for page in pages]
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
+        lines += [f"{indent}- {inner.name}:", *listed(inner, indent + "    ")]
+    return lines
+
+
+def write_settings() -> pathlib.Path:
+    """mkdocs.yml with the pages of the folders that its navigation names; as deep in the tree, since its paths are relative."""
+    lines: list[str] = []
+    for line in (ROOT / "tools/docs/mkdocs.yml").read_text().split("\n"):
+        found = re.fullmatch(r"( +)- (.+): (\S+)/", line)
+        lines += [f"{found[1]}- {found[2]}:", *listed(PAGES / found[3], found[1] + "    ")] if found else [line]
+    (OUT / "mkdocs.yml").write_text("\n".join(lines))
+    return OUT / "mkdocs.yml"
+
+
 def main() -> int:
     shutil.rmtree(OUT, ignore_errors=True)
     PAGES.mkdir(parents=True)
@@ -117,7 +136,7 @@ def main() -> int:
     stage_python()
     stage_cpp()
     verb = ["serve"] if sys.argv[1:] == ["--serve"] else ["build", "--strict", "--quiet"]
-    command = [sys.executable, "-m", "mkdocs", *verb, "--config-file", "tools/docs/mkdocs.yml"]
+    command = [sys.executable, "-m", "mkdocs", *verb, "--config-file", str(write_settings())]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
