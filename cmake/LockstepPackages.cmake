@@ -57,6 +57,7 @@ endif()
 
 # cpack: a Debian package of the program. Libtorch is no Debian package: the machine brings it, at LOCKSTEP_TORCH_AT.
 if(LOCKSTEP_TORCH_AT)
+  install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/lockstep" RENAME copyright COMPONENT program)
   set(CPACK_GENERATOR DEB)
   set(CPACK_COMPONENTS_ALL program)
   set(CPACK_DEB_COMPONENT_INSTALL ON)
