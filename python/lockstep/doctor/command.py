@@ -14,7 +14,8 @@ from . import options as settings
 from .hang import Progress
 
 INJECT = pathlib.Path(__file__).resolve().parent / "inject"
-OWN_END = 5.0  # seconds that a program gets to end by itself, where the user named no number of steps
+OWN_END = 5.0  # seconds that a program gets to end by itself, where the user named no number of steps; more, up to four times
+# as much, where it has trained for longer
 
 
 @dataclasses.dataclass
@@ -79,12 +80,14 @@ def _is_enough(progress: Progress, steps: Optional[int], since: Dict[str, float]
     limit = settings.DEFAULT_STEPS if steps is None else steps
     epochs = settings.DEFAULT_EPOCHS if steps is None else None
     ready = progress.ready(limit, epochs)
+    if ready:
+        since.setdefault("training", time.monotonic())
     if not any(ready):
         return False
     begun = since.setdefault("ready", time.monotonic())
     waited = time.monotonic() - begun
     if steps is None:
-        return waited > OWN_END
+        return waited > min(4 * OWN_END, max(OWN_END, begun - since["training"]))
     return all(ready) or waited > 2.0
 
 

@@ -27,8 +27,9 @@ def _why_not(judged: trials.Judged) -> str:
     if judged.problem or judged.outcome.error:
         return judged.problem or judged.outcome.error
     if judged.outcome.code and not is_bad(judged.findings):
-        return f"the program ended with exit code {judged.outcome.code}"
-    if not judged.run.ranks:
+        raised = [f" (rank {rank}: {each['error']})" for rank, each in judged.run.of("raised")]
+        return f"the program ended with exit code {judged.outcome.code}" + "".join(raised[:1])
+    if not judged.run.ranks and not judged.is_native:
         return "no process of the program imported torch and trained under our eyes (python -I, -E and -S keep them shut)"
     return ""
 

@@ -7,12 +7,12 @@ import os
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from . import command, compare, logs, options, rules
+from . import command, compare, logs, native, options, rules
 from .findings import Finding, in_order
 
 PLACEHOLDER = "{ranks}"
 _OPTIONS = re.compile(r"^(--nproc[-_]per[-_]node|--num[-_]processes)(=.*)?$")
-_LAUNCHERS = ("mpirun", "mpiexec", "srun", "prun")
+_LAUNCHERS = ("mpirun", "mpiexec", "srun", "prun", "lockstep")
 
 
 @dataclasses.dataclass
@@ -22,6 +22,7 @@ class Judged:
     findings: List[Finding]
     lines: List[str] = dataclasses.field(default_factory=list)  # what is said beside the findings
     problem: str = ""
+    is_native: bool = False  # of Lockstep's C++ library
 
 
 def with_ranks(words: Sequence[str], ranks: int) -> Optional[List[str]]:
@@ -33,7 +34,7 @@ def with_ranks(words: Sequence[str], ranks: int) -> Optional[List[str]]:
             made[number], changed = f"{found.group(1)}={ranks}", True
         elif found and number + 1 < len(made):
             made[number + 1], changed = str(ranks), True
-        elif word in ("-n", "-np", "--ntasks") and os.path.basename(made[0]) in _LAUNCHERS and not changed:
+        elif word in ("-n", "-np", "--ntasks", "--processes") and os.path.basename(made[0]) in _LAUNCHERS and not changed:
             made[number + 1], changed = str(ranks), True
         elif PLACEHOLDER in word:
             made[number], changed = word.replace(PLACEHOLDER, str(ranks)), True
@@ -56,6 +57,8 @@ class Trials:
 
     def judge(self) -> Judged:
         given, words = self.given, self.given.command
+        if native.is_native(words):
+            return self._native()
         if given.ranks:
             # The program is judged on the largest number: most faults need two ranks.
             found = with_ranks(words, max(given.ranks))
@@ -75,6 +78,25 @@ class Trials:
         for ranks in sorted(set(given.ranks) - {max(given.ranks, default=0)}):
             self._on(ranks, judged)
         judged.findings = in_order(judged.findings)
+        return judged
+
+    def _native(self) -> Judged:
+        """A program of the C++ library, which runs to its own end."""
+        words, ranks = native.with_ledger(self.given.command), sorted(set(self.given.ranks))
+        if ranks and with_ranks(words, 1) is None and native.verify_words(words, ranks) is None:
+            problem = f"the command does not say how many ranks it starts: write {PLACEHOLDER} where it should"
+            return Judged(logs.Run([]), command.Outcome(), [], problem=problem)
+        code, text, error = native.run(with_ranks(words, ranks[-1]) or words if ranks else words, self.folder)
+        found = native.of_errors(text) + native.of_traces(self.folder)
+        verify = native.verify_words(words, ranks) if ranks else None
+        if code == 0 and verify is not None:
+            found += native.of_verify(native.run(verify, self.folder, ranks[-1])[1])
+        elif code == 0 and ranks:
+            others = {n: native.run(with_ranks(words, n) or words, self.folder, n)[1] for n in ranks[:-1]}
+            found += native.of_placements({**others, ranks[-1]: text}) if others else []
+        judged = Judged(logs.Run([]), command.Outcome(code=code, error=error), in_order(found), is_native=True)
+        judged.lines.append("a program of Lockstep's library was judged by its own means: "
+                            "its errors, its ledger and its traces" + (", and two placements." if ranks else "."))  # fmt: skip
         return judged
 
     def _on(self, ranks: int, judged: Judged) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs with one fault each, and healthy ones that look like them: what the doctor says of each."""
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -70,13 +71,107 @@ EXPECTED = {
     "figures:frechet-averaged": {"rank-local-metric"},
     "figures:averaged-means": {"mean-of-means"},
     **{f"healthy:{variant}": set() for variant in healthy.VARIANTS},
+    "strangers:told-one-replica": {"duplicate-examples"},
+    "strangers:told-right": set(),
+    "strangers:told-four-replicas": {"missing-examples"},
+    "strangers:split-apart": {"duplicate-examples"},
+    "strangers:hand-overlap": {"duplicate-examples"},
+    "strangers:hand-drawn": set(),
+    "strangers:hand-same-order": {"set-epoch-missing"},
+    "strangers:persistent": set(),
+    "strangers:persistent-no-epoch": {"set-epoch-missing"},
+    "strangers:turned-alike": {"worker-seeds"},
+    "strangers:same-noise": {"same-random-stream"},
+    "strangers:own-noise": set(),
+    "strangers:norm-of-sorted-parts": {"unsynchronised-batch-norm"},
+    "strangers:norm-kept-apart": {"buffers-differ"},
+    "strangers:in-evaluation-mode": set(),
+    "strangers:skipped-step": {"weights-differ"},
+    "strangers:stale-average": {"weights-differ", "gradients-not-averaged"},
+    "strangers:thawed-later": {"weights-differ", "gradients-not-averaged"},
+    "strangers:closure": set(),
+    "strangers:distilled": set(),
+    "strangers:evaluates-padded": {"padded-examples"},
+    "strangers:gathers-padded": {"padded-examples"},
+    "strangers:gathers-and-cuts": set(),
+    "strangers:evaluates-less": {"missing-examples"},
+    "strangers:evaluates-whole": set(),
+    "strangers:many-threads": {"oversubscribed-threads"},
+    "strangers:threads-of-one": {"oversubscribed-threads"},
+    "calls:healthy": set(),
+    "calls:own-groups": set(),
+    "calls:objects": set(),
+    "calls:other-order": {"mismatched-collectives"},
+    "calls:other-operation": {"mismatched-collectives"},
+    "calls:other-shape": {"mismatched-collectives"},
+    "calls:barrier-of-one": {"mismatched-collectives"},
+    "calls:fewer-steps": {"uneven-steps"},
+    "calls:stops-early": {"uneven-steps"},
 }
-# The stories of docs/use/rescue.md; two need the command, and are in doctor_command_test.py.
+# The stories of docs/use/rescue.md; the fourth needs two runs, and is in doctor_trials_test.py.
 STORIES = {1: {"duplicate-examples"}, 2: {"rank-local-metric"}, 3: {"unsynchronised-batch-norm"}, 4: None, 5: {"waits-for-data"},
            6: {"rank-local-metric"}, 7: {"set-epoch-missing"}, 8: {"weights-differ", "gradients-not-averaged"},
-           9: {"same-random-stream"}, 10: None}  # fmt: skip
+           9: {"same-random-stream"}, 10: {"uneven-steps"}}  # fmt: skip
 EXPECTED.update({f"rescue:{number}-before": codes for number, codes in STORIES.items() if codes})
 EXPECTED.update({f"rescue:{number}-after": set() for number in STORIES})
+TRAINERS = {
+    "lightning-healthy": set(),
+    "lightning-accumulated": set(),
+    "lightning-by-hand": set(),
+    "lightning-metric": set(),
+    "lightning-local": {"rank-local-metric"},
+    "lightning-no-sampler": {"duplicate-examples"},
+    "lightning-dropout": {"same-random-stream"},
+    "lightning-unused": {"unused-parameters"},
+    "accelerate-healthy": set(),
+    "accelerate-accumulated": set(),
+    "accelerate-local": {"rank-local-metric", "padded-examples"},
+    "accelerate-with-repeats": {"padded-examples"},
+    "accelerate-loader-alone": {"duplicate-examples"},
+    "accelerate-model-alone": {"weights-differ", "gradients-not-averaged"},
+}
+HAS_TRAINERS = all(importlib.util.find_spec(name) for name in ("lightning", "accelerate", "torchmetrics"))
+# A busy machine makes notes of these warnings, so that here codes count, of whatever severity.
+SPEED = {
+    "decodes": {"waits-for-data"},
+    "collates": {"waits-for-data"},
+    "workers-collate": set(),
+    "network": {"communication-exposed"},
+    "network-by-hand": {"communication-exposed"},
+    "small-batch": {"batch-too-small"},
+    "small-batch-by-hand": {"batch-too-small"},
+    "hidden-network": set(),
+    "slower-rank": {"imbalance"},
+    "works-alone": {"imbalance"},
+    "computes": set(),
+    "own-lines": {"slow-python"},
+    "small-operations": {"slow-python"},
+}
+# Each code with a program that has it plainly, one that has it in disguise, and one that looks like it and is healthy.
+CODES = {
+    "duplicate-examples": ("data:no-sampler", "strangers:split-apart", "data:divided"),
+    "missing-examples": ("strangers:told-four-replicas", "strangers:evaluates-less", "strangers:told-right"),
+    "padded-examples": ("strangers:evaluates-padded", "strangers:gathers-padded", "strangers:gathers-and-cuts"),
+    "set-epoch-missing": ("data:no-set-epoch", "strangers:hand-same-order", "healthy:in-order"),
+    "worker-seeds": ("data:worker-alike", "data:held", "data:worker-apart"),
+    "same-random-stream": ("models:dropout", "strangers:same-noise", "strangers:own-noise"),
+    "unsynchronised-batch-norm": ("models:batch-norm", "strangers:norm-of-sorted-parts", "models:joint-norm"),
+    "weights-differ": ("models:not-wrapped", "strangers:skipped-step", "models:weights-averaged"),
+    "buffers-differ": ("models:center-alone", "strangers:norm-kept-apart", "models:center-together"),
+    "gradients-not-averaged": ("models:manual-sum", "models:late-parameter", "models:manual-scaled-loss"),
+    "mean-of-means": ("models:uneven-shares", "figures:averaged-means", "healthy:weighed-shares"),
+    "rank-local-metric": ("figures:local-accuracy", "figures:frechet-averaged", "figures:merged"),
+    "uneven-steps": ("calls:fewer-steps", "calls:stops-early", "healthy:uneven-joined"),
+    "mismatched-collectives": ("calls:barrier-of-one", "calls:other-operation", "calls:own-groups"),
+    "unused-parameters": ("models:unused", "models:needless-search", "models:unused-frozen"),
+    "oversubscribed-threads": ("strangers:many-threads", "strangers:threads-of-one", "strangers:told-right"),
+    "waits-for-data": ("speed:decodes", "speed:collates", "speed:workers-collate"),
+    "communication-exposed": ("speed:network", "speed:network-by-hand", "speed:hidden-network"),
+    "batch-too-small": ("speed:small-batch", "speed:small-batch-by-hand", "speed:computes"),
+    "imbalance": ("speed:slower-rank", "speed:works-alone", "speed:computes"),
+    "slow-python": ("speed:own-lines", "speed:small-operations", "speed:computes"),
+}
+ALL = [*EXPECTED, *(f"speed:{name}" for name in SPEED), *(f"trainers:{name}" for name in TRAINERS if HAS_TRAINERS)]
 
 
 @pytest.fixture(scope="module")
@@ -84,26 +179,48 @@ def folder(tmp_path_factory):
     """The logs of all programs."""
     made = tmp_path_factory.mktemp("logs")
     environment = command.environment(str(made / "launcher"))
-    done = subprocess.run([sys.executable, "-B", str(PROGRAMS / "several.py"), str(made), *EXPECTED], env=environment,
-                          capture_output=True, text=True, timeout=230, check=False)  # fmt: skip
+    done = subprocess.run([sys.executable, "-B", str(PROGRAMS / "several.py"), str(made), *ALL], env=environment,
+                          capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return made
 
 
 def judged(folder, name):
-    run = logs.read(str(folder / name.replace(":", "-")))
+    logged = folder / name.replace(":", "-")
+    run = logs.read(str(logged))
+    run.ended = (logged / "ended").read_text()
     assert run.world == 2 and not run.broken
-    return rules.judge(run)
+    found = rules.judge(run)
+    assert "not-judged" not in {each.code for each in found}
+    return found
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_what_is_said_above_a_note(folder, name):
     found = judged(folder, name)
-    assert "not-judged" not in {each.code for each in found}
     assert {each.code for each in found if each.severity != "note"} == EXPECTED[name]
     for each in found:
         assert each.fix and len(each.fix.splitlines()) <= 5
         assert each.severity == "note" or (each.evidence and each.cost and each.ranks and os.path.basename(each.where))
+
+
+@pytest.mark.skipif(not HAS_TRAINERS, reason="Lightning, Accelerate or torchmetrics is not installed")
+@pytest.mark.parametrize("name", TRAINERS)
+def test_programs_of_lightning_and_accelerate(folder, name):
+    assert {each.code for each in judged(folder, f"trainers:{name}") if each.severity != "note"} == TRAINERS[name]
+
+
+@pytest.mark.parametrize("name", SPEED)
+def test_what_costs_time(folder, name):
+    found = judged(folder, f"speed:{name}")
+    said = {each.code for each in found if each.code in set.union(*SPEED.values())}
+    assert SPEED[name] <= said if SPEED[name] else not {each.code for each in found if each.severity != "note"}, said
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_has_a_plain_program_a_disguised_and_a_healthy_one(code):
+    codes = {**EXPECTED, **{f"speed:{name}": found for name, found in SPEED.items()}}
+    assert [code in codes[name] for name in CODES[code]] == [True, True, False]
 
 
 def test_each_story_of_the_page_has_its_code():

@@ -23,7 +23,7 @@ class Loader:
 
 @dataclasses.dataclass
 class Step:
-    """One of a rank's steps, and where its time went."""
+    """One of a rank's steps, and where its time went, without what others had the cores for."""
 
     number: int
     begun: float
@@ -82,7 +82,7 @@ class Rank:
     @functools.cached_property
     def made_steps(self) -> List[Step]:
         """From the second one on: the first has no beginning that was seen."""
-        last: Optional[float] = None
+        last: Optional[Event] = None
         spans: Dict[str, float] = collections.defaultdict(float)
         made: List[Step] = []
         for each in self.of("step"):
@@ -90,8 +90,9 @@ class Rank:
                 spans[kind] += seconds
             if each["n"] == each["s"]:  # of the optimiser that makes most
                 if last is not None:
-                    made.append(Step(each["s"], last, each["t"] - last, dict(spans)))
-                last, spans = each["t"], collections.defaultdict(float)
+                    took, queued = each["t"] - last["t"], each["queued"] - last["queued"]
+                    made.append(Step(each["s"], last["t"], max(took - queued, 1e-6), dict(spans)))
+                last, spans = each, collections.defaultdict(float)
         return made
 
     @functools.cached_property
@@ -126,9 +127,13 @@ class Rank:
                 run.batches.append(each)
             else:
                 run.ended, run.end = True, each["t"]
+        drawn = [(each["t"], each["loader"]) for each in self.events if each["e"] in ("pass", "batch")]
         for run in made.values():
-            first = run.batches[0]["t"] if run.batches else float("inf")
-            run.backwards = sum(first <= t <= run.end for t in backwards)
+            first, end = (run.batches[0]["t"], run.end) if run.batches else (float("inf"), run.end)
+            if run.batches and not run.ended:  # left before its end: with its last batch, until another loader gives one
+                last = run.batches[-1]["t"]
+                end = min([end, *(t for t, loader in drawn if t > last and loader != run.loader.number)])
+            run.backwards = sum(first <= t <= end for t in backwards)
         return {(run.loader.key, run.number): run for run in made.values()}
 
 

@@ -65,29 +65,39 @@ def _mismatch(run: Run) -> Optional[Finding]:
 
 def _last(rank: Rank) -> Tuple[str, List[str]]:
     """What a rank does at the end of its log."""
+    ended, raised = False, False
     for each in reversed(rank.events):
         kind = each["e"]
         if kind in ("exit", "destroyed"):
-            return "has ended", []
-        if kind in ("call", "enter"):
-            return f"waits in {each['kind']}", each["where"]
-        if kind in ("called", "leave", "step", "batch", "forward", "passend"):
-            return "computes", []
-    return "does nothing", []
+            ended = True
+        elif kind == "raised":
+            raised = True
+        elif kind in ("call", "enter"):
+            return f"{'failed' if ended or raised else 'waits'} in {each['kind']}", each["where"]
+        elif kind in ("called", "leave", "step", "batch", "forward", "passend"):
+            return "raised an error" if raised else "has ended" if ended else "computes", []
+    return "has ended" if ended else "does nothing", []
+
+
+def _left_loops(rank: Rank) -> int:
+    """The passes over loaders that a rank has gone through."""
+    return len(rank.of("passend"))
 
 
 def _stuck(run: Run) -> Optional[Finding]:
     """Ranks that wait where the others do not come."""
     ends = {rank.number: _last(rank) for rank in run.ranks}
-    waiting = [number for number, (what, _) in ends.items() if what.startswith("waits")]
+    waiting = [number for number, (what, _) in ends.items() if what.startswith(("waits", "failed"))]
     if run.ended != "hang" and not (waiting and any(what == "has ended" for what, _ in ends.values())):
         return None
+    if any(what == "raised an error" for what, _ in ends.values()):
+        return None  # the others wait for it, and its own message says why
     steps = {rank.number: rank.steps or len(rank.of("backward")) for rank in run.ranks}
     lines = [f"rank {n}: {steps[n]} steps made, {what}" + (f" at {_short(places)}" if places else "")
              for n, (what, places) in ends.items()]  # fmt: skip
     where = next((places[0] for _, places in ends.values() if places), "")
-    backward = any("backward" in what or "forward" in what for what, _ in ends.values())
-    if len(set(steps.values())) > 1 or backward:
+    if len(set(steps.values())) > 1 or len({_left_loops(rank) for rank in run.ranks}) > 1 or any(
+            what == "has ended" for what, _ in ends.values()):  # fmt: skip
         return Finding("uneven-steps", "error", "Ranks make different numbers of steps, and wait for each other.",
                        lines, sorted(ends), where, "The program hangs until the group's time-out, or ends with an error.", _EVEN)  # fmt: skip
     return Finding("mismatched-collectives", "error", "Ranks wait in different calls.", lines, sorted(ends), where,

@@ -7,6 +7,7 @@ from typing import Dict, List
 
 from ..findings import Finding
 from ..logs import Pass, Run
+from . import source
 
 _EXACT = """sampler = lockstep.ExactSampler(dataset, batch_size=...)   # each example once, on any number of ranks
 loader = DataLoader(dataset, batch_sampler=sampler)"""
@@ -15,8 +16,31 @@ loader = DataLoader(mine, batch_size=...)
 # then sum counts over ranks: lockstep.metrics.Accuracy().all_merge(), or all_reduce of [correct, seen]"""
 
 
-def _one(passes: Dict[int, Pass], world: int, missed: List[frozenset]) -> List[Finding]:
-    one = next(iter(passes.values()))
+def _is_dealt_to_more(by_rank: Dict[int, List[int]], size: int, world: int) -> bool:
+    """Whether each rank was given the part that it would have among more ranks: a sampler that was told a wrong number."""
+    for ranks in range(world + 1, 4 * world + 1):
+        if all(size // ranks <= len(ids) <= -(-size // ranks) for ids in by_rank.values()):
+            return True
+    return False
+
+
+def _cut_off(run: Run, passes: Dict[int, Pass]) -> str:
+    """Where the program seems to cut repeats off after gathering the ranks' results; empty where it does not."""
+    one, rank = passes[min(passes)], next(each for each in run.ranks if each.number == min(passes))
+    first = one.batches[0]["t"] if one.batches else one.begun
+    until = min((each["t"] for each in rank.of("backward") if each["t"] > first), default=float("inf"))
+    for call in rank.of("call"):
+        if first <= call["t"] < until and "gather" in call["kind"]:
+            place = "gather_for_metrics" if call["cut"] else ""
+            for where in call["where"]:
+                place = place or source.cut_after(where, "object" in call["kind"])
+            if place:
+                return place
+    return ""
+
+
+def _one(run: Run, passes: Dict[int, Pass], missed: List[frozenset]) -> List[Finding]:
+    world, one = run.world, next(iter(passes.values()))
     about = one.loader.about
     size = about["size"]
     alike = all(p.loader.about["print"] == about["print"] for p in passes.values())
@@ -36,7 +60,7 @@ def _one(passes: Dict[int, Pass], world: int, missed: List[frozenset]) -> List[F
     if missing > 0:
         gone = frozenset(range(size)) - frozenset(counts)
         tail = missing < world * batch and (missing < 0.2 * size)
-        rotates = any(gone != other for other in missed)
+        rotates = any(gone != other for other in missed) and not _is_dealt_to_more(by_rank, size, world)
         missed.append(gone)
         bad = not trains or not (tail or rotates)
         found.append(Finding(
@@ -48,16 +72,18 @@ def _one(passes: Dict[int, Pass], world: int, missed: List[frozenset]) -> List[F
                                                      "does not count in the figure: it may be off by as much."),
             _EXACT if trains else _EVALUATE))  # fmt: skip
     again = sum(count - 1 for count in counts.values() if count > 1)
+    cut = _cut_off(run, passes) if again and not trains else ""
     if 0 < again <= max(world * batch, world) and again < 0.5 * size:
         twice = sorted(each for each, count in counts.items() if count > 1)
         found.append(Finding(
-            "padded-examples", "note" if trains else "warning",
+            "padded-examples", "note" if trains or cut else "warning",
             f"An epoch of {what} repeats {again} of {size} examples to fill up.",
             [f"pass {one.number}: {sum(counts.values())} indices were given out, {len(counts)} different ones; "
              f"twice: {twice[:6]}"], ranks, about["where"],
             f"Repeated examples weigh twice: {again / size:.2%} of " +
             ("an epoch." if trains else f"the set, so a figure over it can be off by up to {again / size:.2%}."),
-            _EXACT if trains else _EVALUATE))  # fmt: skip
+            _EXACT if trains else _EVALUATE,
+            f"That the repeats weigh at all: {cut} seems to cut them off after gathering." if cut else ""))  # fmt: skip
     return found
 
 
@@ -73,7 +99,7 @@ def judge(run: Run) -> List[Finding]:
     for key in sorted(by_key, key=lambda k: (k[0], k[1])):
         passes = by_key[key]
         if len(passes) in (run.world, 1):
-            results[key] = _one(passes, run.world, missed[key[0]])
+            results[key] = _one(run, passes, missed[key[0]])
     for loader in {key[0] for key in results}:
         last = max((key for key in results if key[0] == loader), key=lambda key: key[1])
         kinds = {each.code: each for each in results[last]}

@@ -117,14 +117,15 @@ def _between_workers(rank: Rank) -> List[Finding]:
     return []
 
 
-def _until_one_repeats(batches: Dict[int, frozenset]) -> Set[int]:
-    """The examples of the steps before the first that repeats one: an epoch at most, where there is no loader to tell."""
+def _until_one_repeats(batches: Dict[int, frozenset]) -> Tuple[Set[int], int]:
+    """The examples of the steps before the first that repeats one, and how many steps these are: an epoch at most, where
+    there is no loader to tell."""
     seen: Set[int] = set()
-    for number in sorted(batches):
+    for count, number in enumerate(sorted(batches)):
         if seen & batches[number]:
-            break
+            return seen, count
         seen |= batches[number]
-    return seen
+    return seen, len(batches)
 
 
 def _without_loaders(run: Run) -> List[Finding]:
@@ -147,9 +148,10 @@ def _without_loaders(run: Run) -> List[Finding]:
                                 cost=f"The ranks' gradients are equal: {run.world} ranks learn what one would.",
                                 fix=_OWN_FIX if len(set(one.values())) < 3 else _SEED_FIX + "\n" + _OWN_FIX,
                                 **pair)]  # type: ignore[arg-type]  # fmt: skip
-            rows, rows2 = _until_one_repeats(one), _until_one_repeats(two)
+            (rows, count), (rows2, count2) = _until_one_repeats(one), _until_one_repeats(two)
             share = len(rows & rows2) / max(1, min(len(rows), len(rows2)))
-            if share > 0.5 and len(rows) > 8:
+            # Batches that are drawn each by itself repeat examples after few steps, and ranks then share few.
+            if len(rows) > 8 and (share > 0.5 or share > 0.25 and min(count, count2) > 4):
                 return [Finding("duplicate-examples", "error",
                                 f"Ranks {first.number} and {rank.number} train on the same examples.",
                                 [f"{share:.0%} of the model's inputs came on both ranks before one came twice on a rank"],

@@ -231,7 +231,7 @@ def _lightning(run: Run, of_ranks: Dict[int, Phase]) -> Optional[Finding]:
     for rank in run.ranks:
         for phase in [of_ranks[rank.number]] if rank.number in of_ranks else []:
             logs = [each for each in phase.within(rank.of("figure")) if each["kind"] == "Lightning's log"]
-            alone = [each for each in logs if not each["merged"] and each["stage"] in ("validate", "test")]
+            alone = [each for each in logs if not each["merged"] and each["stage"].startswith(("valid", "test", "sanity"))]
             if alone:
                 return Finding(
                     "rank-local-metric", "warning", "Lightning logs a figure of one rank's part of the examples.",
@@ -267,7 +267,8 @@ def judge(run: Run) -> List[Finding]:
     found: List[Finding] = []
     seen: Dict[tuple, int] = {}
     for number, of_ranks in sorted(all_phases(run).items()):
-        found += [each for each in (_lightning(run, of_ranks), _alone(run, number, of_ranks),
+        of_lightning = _lightning(run, of_ranks)
+        found += [each for each in (of_lightning, None if of_lightning else _alone(run, number, of_ranks),
                                     _beside(run, number, of_ranks, seen)) if each is not None]  # fmt: skip
     found.sort(key=lambda each: each.severity == "note")
     return found[:1] or _of_training(run)

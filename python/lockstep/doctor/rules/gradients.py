@@ -23,17 +23,20 @@ loss = criterion(out, y) * len(x) * world_size / total"""
 Row = Dict[str, Tuple[int, float, float, Optional[float]]]  # name -> (hash, final, norm, local)
 
 
-def _table(rank: Rank) -> Dict[Tuple[int, int], Row]:
+Key = Tuple[int, int, int]  # optimiser, its step, backward passes until then: ranks that skip a step have no common keys after it
+
+
+def _table(rank: Rank) -> Dict[Key, Row]:
     names: Dict[int, List[str]] = {}
-    table: Dict[Tuple[int, int], Row] = {}
+    table: Dict[Key, Row] = {}
     for each in rank.of("gradients"):
         names[each["opt"]] = each.get("names", names.get(each["opt"], []))
         rows = zip(each["h"], each["final"], each["norm"], each["local"])
-        table[(each["opt"], each["n"])] = dict(zip(names[each["opt"]], rows))
+        table[(each["opt"], each["n"], each["b"])] = dict(zip(names[each["opt"]], rows))
     return table
 
 
-def _different(run: Run, tables: List[Dict[Tuple[int, int], Row]]) -> List[Finding]:
+def _different(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
     """Gradients that are not the same bits on all ranks when the optimiser takes them, and weights that part for it."""
     steps = sorted(set.intersection(*(set(table) for table in tables)))
     apart: Dict[str, int] = collections.Counter()
@@ -72,7 +75,7 @@ def _different(run: Run, tables: List[Dict[Tuple[int, int], Row]]) -> List[Findi
         _DDP)]  # fmt: skip
 
 
-def _wrong_mean(run: Run, tables: List[Dict[Tuple[int, int], Row]]) -> List[Finding]:
+def _wrong_mean(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
     """Gradients that are equal on all ranks, and are not the mean of the ranks' own."""
     steps = sorted(set.intersection(*(set(table) for table in tables)))
     ratios: List[float] = []
@@ -125,7 +128,7 @@ def _wrong_mean(run: Run, tables: List[Dict[Tuple[int, int], Row]]) -> List[Find
     return found
 
 
-def _is_one_ranks(tables: List[Dict[Tuple[int, int], Row]], steps: List[Tuple[int, int]]) -> int:
+def _is_one_ranks(tables: List[Dict[Key, Row]], steps: List[Key]) -> int:
     """1 + the rank whose own gradients all ranks step with; 0 where there is none."""
     for rank, table in enumerate(tables):
         same = others = count = 0
@@ -161,19 +164,26 @@ def judge(run: Run) -> List[Finding]:
     return _different(run, tables) or _wrong_mean(run, tables)
 
 
+def _main_root(rank: Rank) -> Tuple[int, str]:
+    """The number and the class of the model that is trained: the first that is wrapped, or the first."""
+    roots = [(each["root"], each["cls"]) for each in rank.of("root")]
+    wrapped = [(each["root"], each["cls"]) for each in rank.of("root") if each["wrapper"] == "DistributedDataParallel"]
+    return (wrapped or roots or [(-1, "")])[0]
+
+
 def _sizes(rank: Rank) -> Dict[int, int]:
-    """Examples of a training step: those of the first root, summed over the passes of a step."""
+    """Examples of a training step: those of the trained model's first root, summed over the passes of a step."""
     sizes: Dict[int, int] = collections.Counter()
-    roots = [each["root"] for each in rank.of("forward")]
+    root, _ = _main_root(rank)
     for each in rank.of("forward"):
-        if each["root"] == roots[0] and each["size"] > 0:
+        if each["root"] == root and each["size"] > 0:
             sizes[each["s"]] += each["size"]
     return sizes
 
 
 def judge_shares(run: Run) -> List[Finding]:
     """Gradients of shares that differ in size weigh the same."""
-    if run.world < 2:
+    if run.world < 2 or len({_main_root(rank)[1] for rank in run.ranks}) > 1:
         return []
     sizes = [_sizes(rank) for rank in run.ranks]
     steps = sorted(set.intersection(*(set(each) for each in sizes)))[: max(0, min(rank.steps for rank in run.ranks))]

@@ -2,14 +2,19 @@
 """set-epoch-missing: the same shuffled order in every epoch."""
 from __future__ import annotations
 
+import os
+import re
 from typing import Dict, Iterator, List, Tuple
 
 from ..findings import Finding
 from ..logs import Pass, Rank, Run
+from . import source
 
 _SET_EPOCH = """for epoch in range(epochs):
     loader.sampler.set_epoch(epoch)   # before the loop over the loader
     for batch in loader: ..."""
+_BY_HAND = """generator = torch.Generator().manual_seed(seed + epoch)   # an order an epoch, the same on all ranks
+order = torch.randperm(len(dataset), generator=generator)[rank::world_size]"""
 _OWN = "generator.manual_seed(seed + epoch)   # in the sampler: an order an epoch, the same on all ranks"
 
 
@@ -25,7 +30,38 @@ def _epochs(rank: Rank) -> Iterator[Tuple[Pass, Pass]]:
                 yield one, two
 
 
+_SHUFFLES = re.compile(r"perm|shuffl", re.I)
+
+
+def _period(batches: List[frozenset]) -> int:
+    """After how many batches the same ones come again, in the same order, at least once; 0 where they do not."""
+    for period in range(3, len(batches) // 2 + 1):
+        if batches[:period] == batches[period : 2 * period] and len(set(batches[:period])) == period:
+            return period
+    return 0
+
+
+def _without_loader(run: Run, rank: Rank) -> List[Finding]:
+    """Programs that cut batches by hand, of an order that they shuffle."""
+    for root in {each["root"] for each in rank.of("forward")}:
+        passes = [each for each in rank.of("forward") if each["root"] == root]
+        period = _period([frozenset(each["rows"]) for each in passes])
+        places = [place for each in passes[:1] for place in each["where"]]
+        shuffled = [found for found in (source.line_in_file(place, _SHUFFLES) for place in places) if found]
+        if period and shuffled:
+            return [Finding(
+                "set-epoch-missing", "warning", "Every epoch has the same order, though it is shuffled.",
+                [f"rank {rank.number}: the model's inputs of steps 0 to {period - 1} come again in the same order in steps {period} "
+                 f"to {2 * period - 1}; {os.path.basename(shuffled[0])} shuffles"],
+                [each.number for each in run.ranks], shuffled[0],
+                "Each batch holds the same examples in every epoch: the gradient noise that shuffling gives is lost.",
+                _BY_HAND, "That this line makes the order. To be sure, print it in two epochs.")]  # fmt: skip
+    return []
+
+
 def judge(run: Run) -> List[Finding]:
+    if not any(one.trains for rank in run.ranks for one in rank.passes.values()):
+        return next((found for found in (_without_loader(run, rank) for rank in run.ranks) if found), [])
     for rank in run.ranks:
         for one, two in _epochs(rank):
             length = min(len(one.batches), len(two.batches))

@@ -6,7 +6,7 @@ import ast
 import functools
 import os
 import re
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 
 def split(where: str) -> Tuple[str, int]:
@@ -54,6 +54,15 @@ def function(where: str) -> Optional[ast.AST]:
     return best
 
 
+def line_in_file(where: str, pattern: "re.Pattern[str]") -> str:
+    """file:line of the first line of code, in the file of a place, that has a word; empty where none has."""
+    path, _ = split(where)
+    for number, text in enumerate(lines(path), 1):
+        if pattern.search(text.split("#")[0]) and not text.lstrip().startswith(("import ", "from ", "def ", '"')):
+            return f"{path}:{number}"
+    return ""
+
+
 def line_with(where: str, pattern: "re.Pattern[str]") -> str:
     """file:line of the first comparison in the function around a place that has a word."""
     path, _ = split(where)
@@ -66,6 +75,26 @@ def line_with(where: str, pattern: "re.Pattern[str]") -> str:
     return ""
 
 
+_BY_NUMBER = re.compile(r"\bunique\b|setdefault|\bdict\(|\w\[\w+\] = |\.update\(\{|\.update\(dict")
+
+
+def cut_after(where: str, of_objects: bool) -> str:
+    """file:line, in the function around a line and not above it, where a sequence is cut to a length that is not a constant
+    (x[:n]); or, of objects that were gathered, where they seem to be kept by number."""
+    path, number = split(where)
+    tree = function(where)
+    for each in ast.walk(tree) if tree is not None else ():
+        line_number = getattr(each, "lineno", 0)
+        if line_number < number:
+            continue
+        cut = each.slice if isinstance(each, ast.Subscript) else None
+        if isinstance(cut, ast.Slice) and cut.lower is None and cut.upper is not None and not isinstance(cut.upper, ast.Constant):
+            return f"{os.path.basename(path)}:{line_number}"
+        if of_objects and _BY_NUMBER.search(line(f"{path}:{line_number}")):
+            return f"{os.path.basename(path)}:{line_number}"
+    return ""
+
+
 def names_behind(where: str) -> List[str]:
     """The names of what a call on a line is given, and of what these were made from, one assignment back."""
     tree, (_, number) = function(where), split(where)
@@ -73,9 +102,13 @@ def names_behind(where: str) -> List[str]:
         return []
     calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.lineno <= number <= (each.end_lineno or 0)]
     found = [name for call in calls for given in [*call.args, *(k.value for k in call.keywords)] for name in _names(given)]
+    last: Dict[str, ast.Assign] = {}  # of each name, the assignment that is nearest above
     for each in ast.walk(tree):
-        if isinstance(each, ast.Assign) and each.lineno < number and set(found) & {n for t in each.targets for n in _names(t)}:
-            found += _names(each.value)
+        if isinstance(each, ast.Assign) and each.lineno < number:
+            for name in {n for t in each.targets for n in _names(t)} & set(found):
+                if name not in last or last[name].lineno < each.lineno:
+                    last[name] = each
+    found += [name for each in last.values() for name in _names(each.value)]
     return list(dict.fromkeys(found))
 
 

@@ -17,7 +17,7 @@ from ..logs import Rank, Run, Step
 
 LONG = 0.010  # seconds: below that a share of a step says nothing
 SURE = 0.030  # seconds of a step: below that the machine's own unrest may be all that is seen
-BUSY = 0.1  # of the time
+BUSY = 0.25  # of the time
 LARGE = 0.4  # of a step: a warning; a note from half of that on
 FEW = 8  # steps that are too few to judge
 
@@ -73,21 +73,25 @@ def _slowest(run: Run) -> Optional[int]:
 def _threads(run: Run) -> List[Finding]:
     found: List[Finding] = []
     threads: Dict[str, int] = collections.Counter()
+    where = ""
     for rank in run.ranks:
-        for each in rank.of("group")[-1:]:
+        for each in sorted([*rank.of("group"), *rank.of("threads")], key=lambda event: event["t"])[-1:]:
             threads[rank.hello["host"]] += each["threads"]
+            where = each["where"] if each["e"] == "threads" and each["where"] else where
     for host, count in threads.items():
         here = [rank for rank in run.ranks if rank.hello["host"] == host]
         cpus = max(rank.hello["cpus"] for rank in here)
         on_gpus = any("cuda" in e["backend"] or "nccl" in e["backend"] for _, e in run.of("group"))
         if count > 1.5 * cpus and run.world > 1 and not on_gpus:
-            asked = any(rank.hello["threads"].isdigit() and int(rank.hello["threads"]) * len(here) > cpus for rank in here)
+            asked = bool(where) or any(
+                rank.hello["threads"].isdigit() and int(rank.hello["threads"]) * len(here) > cpus for rank in here)
+            where = where or next((each["where"] for rank in here for each in rank.of("group")), "")
             own = max(1, cpus // len(here))
             found.append(Finding(
                 "oversubscribed-threads", "warning" if asked else "note",
                 f"{len(here)} ranks of one host compute with {count} threads on {cpus} cores.",
-                [f"torch.get_num_threads() when the group was made: {count // len(here)} a rank"],
-                [rank.number for rank in here], "", "Threads take turns, and each operation waits for its slowest.",
+                [f"torch.get_num_threads(): {count // len(here)} a rank"],
+                [rank.number for rank in here], where, "Threads take turns, and each operation waits for its slowest.",
                 f"torch.set_num_threads({own})   # or OMP_NUM_THREADS={own}"))  # fmt: skip
     return found
 
@@ -113,6 +117,7 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
     step = statistics.median(statistics.median(step_times(rank)) for rank in run.ranks)
     sizes = [each["size"] for each in run.ranks[0].of("forward") if each["size"] > 0]
     found: List[Tuple[float, Finding]] = []
+    workers = max((each["workers"] for _, each in run.of("loader")), default=0)
     queued = _queued(run)
     busy_host = f"The machine was busy: for {queued:.0%} of the time a rank waited for a core." if queued > BUSY else ""
 
@@ -120,7 +125,9 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
             rests: str = "") -> None:  # fmt: skip
         share = seconds / step
         if seconds > LONG and share > LARGE / 2:
-            is_sure = share > LARGE and (code == "waits-for-data" or (not busy_host and step > SURE))
+            # What one rank's thread did itself is without what others had the cores for; other ranks and loader workers are not.
+            alone = code == "slow-python" or (code == "waits-for-data" and not workers)
+            is_sure = share > LARGE and (alone or not busy_host) and (code == "waits-for-data" or step > SURE)
             cost = f"Without it steps would be up to {1 / max(0.02, 1 - share):.1f} times as fast."
             found.append((share, Finding(code, "warning" if is_sure else "note", summary, evidence, who or ranks,
                                          where or _loop(run), cost, fix, " ".join(filter(None, [rests, busy_host])))))  # fmt: skip
@@ -129,7 +136,6 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
         return f"{1000 * seconds:.0f} ms"
 
     waits = _median(run, "wait")
-    workers = max((each["workers"] for _, each in run.of("loader")), default=0)
     add("waits-for-data", waits, f"{waits / step:.0%} of a step goes by in waiting for the loader.",
         [f"medians: {ms(waits)} of a step of {ms(step)}; num_workers is {workers}"],
         f"loader = DataLoader(..., num_workers={max(2, 2 * workers)}, persistent_workers=True)",
@@ -156,9 +162,11 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
          "or a collective"],
         "# move it into the loader's workers, or out of the loop: .item() and prints every 50th step, tensors instead of loops")  # fmt: skip
     nodes = max((each["nodes"] for _, each in run.of("backward")), default=0)
-    if nodes > 1000 and busy > 0 and busy / nodes < 100e-6:
-        add("slow-python", busy, f"The model makes {nodes} small operations a step, {1e6 * busy / nodes:.0f} us each.",
-            [f"computing takes {ms(busy)} of a step of {ms(step)}; the graph has {nodes} nodes"],
+    computing = min(statistics.median(each.spans.get("forward", 0.0) + each.spans.get("backward", 0.0) for each in _steps(rank))
+                    for rank in run.ranks)  # fmt: skip  (of the rank that waits least for others)
+    if nodes > 1000 and computing / nodes < 150e-6:
+        add("slow-python", computing, f"The model makes {nodes} small operations a step, {1e6 * computing / nodes:.0f} us each.",
+            [f"computing takes {ms(computing)} of a step of {ms(step)}; the graph has {nodes} nodes"],
             "model = torch.compile(model)   # or one operation over all rows instead of a loop over them",
             rests="That an operation of so few microseconds is mostly Python's and torch's own work.")  # fmt: skip
     return found

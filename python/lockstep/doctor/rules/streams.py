@@ -78,7 +78,7 @@ def judge_masks(run: Run) -> List[Finding]:
         return []
     first = run.ranks[0]
     drops = [name for each in first.of("root") for name in each["drops"]]
-    where = next((each["where"] for each in first.of("root") if each["drops"]), "")
+    where = next((each["where"] for each in first.of("root") if each["drops"] or not drops), "")
     one = {(e["root"], e["n"]): e["before"] for e in first.of("random") if e["drawn"]}
     same_ranks, steps = [], 0
     for other in run.ranks[1:]:

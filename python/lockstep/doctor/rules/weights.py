@@ -2,6 +2,7 @@
 """weights-differ and buffers-differ: ranks hold different models, since when, and why where that can be seen."""
 from __future__ import annotations
 
+import bisect
 from typing import Dict, List, Optional, Tuple
 
 from ..findings import Finding
@@ -61,6 +62,9 @@ def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
                      for key, value in group.items() if g < len(theirs[2]) and theirs[2][g].get(key) != value]  # fmt: skip
             return (f"the optimisers are not set alike ({'; '.join(parts[:2])})", where,
                     "# build the optimiser and its schedule from the same numbers on all ranks")  # fmt: skip
+    skipped = _skipped(first, other)
+    if skipped:
+        return skipped, _made_at(first), "# skip a step on all ranks or on none: all_reduce the condition before it is asked"
     hashes = [{(e["opt"], e["n"]): e["h"] for e in rank.of("gradients")} for rank in (first, other)]
     if any(hashes[0][key] != hashes[1][key] for key in set(hashes[0]) & set(hashes[1])):
         wrapped = bool(run.of("ddp"))
@@ -69,6 +73,21 @@ def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
                 _WRAP)  # fmt: skip
     return "gradients are equal: something else writes to the weights on one rank", place, \
         "lockstep.divergence_watch(model)   # an error in the step after which they differ"
+
+
+def _skipped(one: Rank, two: Rank) -> str:
+    """Whether a rank left out a step of an optimiser between the same backward passes; empty where none did."""
+    made = []
+    for rank in (one, two):
+        marks = [each["t"] for each in rank.of("backward")]
+        made.append({(each["opt"], bisect.bisect(marks, each["t"])) for each in rank.of("step")})
+    count = min(len(rank.of("backward")) for rank in (one, two))
+    apart = sorted((number, opt) for opt, number in made[0] ^ made[1] if 0 < number < count)
+    if not apart:
+        return ""
+    number, opt = apart[0]
+    who, not_who = (one, two) if (opt, number) in made[0] else (two, one)
+    return f"after backward pass {number - 1} rank {who.number} makes a step of its optimiser and rank {not_who.number} does not"
 
 
 def _made_at(rank: Rank) -> str:

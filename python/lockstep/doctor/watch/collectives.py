@@ -73,6 +73,7 @@ def _enter(name: str, arguments: Any, options: Any) -> Any:
         "call", group=key, i=number, kind=name, shape=shape, dtype=str(tensors[0].dtype)[6:] if tensors else "", op=op_name,
         elements=sum(each.numel() for each in tensors), where=places, before=values, s=state.steps, held=held,
         ptr=[each.data_ptr() for each in tensors[:4]], src=options.get("src"),
+        cut="gather" in name and where.within("gather_for_metrics"),  # Accelerate's, which cuts repeats off
     )  # fmt: skip
     state.log.flush()
     return key, number, tensors if sum(each.numel() for each in tensors) <= SMALL else None, time.perf_counter()
@@ -138,6 +139,20 @@ def install() -> None:
         state.wraps_function(distributed_c10d, name, wrap)
         if hasattr(dist, name):
             setattr(dist, name, getattr(distributed_c10d, name))
+
+    def wrap_wait(original: Any) -> Any:
+        def wait(*arguments: Any, **options: Any) -> Any:
+            if getattr(_inside, "value", False) or state.busy() or torch.compiler.is_compiling():
+                return original(*arguments, **options)
+            begun = state.begin_span()
+            try:
+                return original(*arguments, **options)
+            finally:
+                state.end_span("collectives", begun)
+
+        return wait
+
+    state.wraps_function(distributed_c10d.Work, "wait", wrap_wait)
 
     def wrap_to_one(original: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:

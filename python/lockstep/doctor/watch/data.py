@@ -110,12 +110,7 @@ def _begin(loader: Any, iterator: Any) -> None:
     number = _numbers.get(loader, -1)
     state.loops += 1
     _passes[number] = _passes.get(number, -1) + 1
-    # A loader with persistent workers hands out the same iterator again.
-    kept = _state_of.get(id(iterator))
-    new = _Pass(number, _passes[number])
-    if kept is not None and kept[0]() is iterator:
-        new.drawn = 0
-    identity = id(iterator)
+    new, identity = _Pass(number, _passes[number]), id(iterator)
     _state_of[identity] = (weakref.ref(iterator, lambda _: _state_of.pop(identity, None)), new)
     pending = _pending.pop(identity, [])
     state.log.add("pass", loader=number, n=new.number, s=state.steps, where=where.here(),
@@ -203,11 +198,14 @@ def install() -> None:
                 return original(self)
             _describe(self)
             before, current = current, _numbers.get(self, -1)
+            kept = getattr(self, "_iterator", None)  # of persistent workers, which draws ahead before it is handed out again
+            if kept is not None:
+                _begin(self, kept)
             try:
                 iterator = original(self)
             finally:
                 current = before
-            if isinstance(iterator, dataloader._BaseDataLoaderIter):
+            if isinstance(iterator, dataloader._BaseDataLoaderIter) and iterator is not kept:
                 _begin(self, iterator)
             return iterator
 
@@ -223,7 +221,7 @@ def install() -> None:
 
     def give(original: Any) -> Any:
         def __next__(self: Any) -> Any:
-            begun = state.begin_span()
+            begun, at = state.begin_span(), time.perf_counter()
             try:
                 batch = original(self)
             except StopIteration:
@@ -231,7 +229,7 @@ def install() -> None:
                 raise
             finally:
                 state.end_span("wait", begun)
-            _batch(self, batch, time.perf_counter() - begun)
+            _batch(self, batch, time.perf_counter() - at)
             return batch
 
         return __next__

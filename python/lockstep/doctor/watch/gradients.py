@@ -69,6 +69,7 @@ def _count(node: Any) -> int:
 @state.guarded
 def _begin(losses: List[Any]) -> List[Any]:
     number, state.backwards = state.backwards, state.backwards + 1
+    modules.learned()
     due = state.is_due(state.steps)
     loss = losses[0] if losses and isinstance(losses[0], torch.Tensor) else None
     value, factor, reduced = None, 1.0, ""
@@ -103,10 +104,10 @@ def _keep_guarded(parameter: torch.Tensor) -> None:
 
 
 @state.guarded
-def _end(handles: List[Any]) -> None:
+def _end(handles: List[Any], done: bool) -> None:
     for handle in handles:
         handle.remove()
-    if state.world > 1:
+    if state.world > 1 and done:
         exposed = round(time.perf_counter() - ready, 6) if handles and ready else None
         state.log.add("leave", kind="backward", s=state.steps, exposed=exposed)
 
@@ -118,12 +119,14 @@ def install() -> None:
                 return original(tensors, *arguments, **options)
             losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             handles = _begin(losses)
-            begun = state.begin_span()
+            begun, done = state.begin_span(), False
             try:
-                return original(losses if not isinstance(tensors, torch.Tensor) else tensors, *arguments, **options)
+                result = original(losses if not isinstance(tensors, torch.Tensor) else tensors, *arguments, **options)
+                done = True
+                return result
             finally:
                 state.end_span("backward", begun)
-                _end(handles or [])
+                _end(handles or [], done)
 
         return backward
 

@@ -25,6 +25,8 @@ names: Dict[int, Tuple[Any, str]] = {}  # id of a parameter -> it, weakly, and i
 class _Root:
     def __init__(self, number: int) -> None:
         self.number, self.passes, self.others, self.known = number, 0, 0, False
+        self.open = False  # its last pass was one in evaluation mode with gradients, and no backward pass came since
+        self.trains_quietly = False  # it learns in evaluation mode, as with frozen statistics
         self.phase = (-1, -1)  # the backward passes and loops that there were when it was last seen without gradients
 
 
@@ -102,6 +104,18 @@ def _log_hashes(event: str, root: _Root, named: Any, **fields: Any) -> None:
     state.log.add(event, root=root.number, h=hashes, **fields)
 
 
+def _is_training(module: Any) -> bool:
+    """Whether any part is in training mode: Lightning's wrapper stays in evaluation mode after the first validation."""
+    return bool(module.training) or any(each.training for each in module.modules())
+
+
+def learned() -> None:
+    """A backward pass begins: models that ran last in evaluation mode, with gradients, are trained in that mode."""
+    for root in _roots.values():
+        root.trains_quietly |= root.open
+        root.open = False
+
+
 @state.guarded
 def _begin(module: Any, arguments: Any, options: Any) -> Optional[Tuple[Any, ...]]:
     """A pass of an outermost module begins."""
@@ -111,14 +125,15 @@ def _begin(module: Any, arguments: Any, options: Any) -> Optional[Tuple[Any, ...
     root = _roots.get(module)
     if root is None:
         root = _roots[module] = _Root(state.count("roots"))
-    training = bool(module.training) and torch.is_grad_enabled()
+    training = torch.is_grad_enabled() and (root.trains_quietly or _is_training(module))
     if not training:
+        root.open = torch.is_grad_enabled()
         root.others += 1
         phase = (state.backwards, state.loops)
         if phase != root.phase:
             root.phase = phase
             rows = hashing.row_hashes((arguments, options))
-            state.log.add("infer", root=root.number, n=root.others, train=bool(module.training), s=state.steps,
+            state.log.add("infer", root=root.number, n=root.others, train=_is_training(module), s=state.steps,
                           rows=rows[1] if rows else [], grad=torch.is_grad_enabled(), where=where.frames(3))  # fmt: skip
         return None
     if not root.known:

@@ -2,6 +2,7 @@
 """Steps of optimisers: what they are set to, which gradients they are given, and how far training is."""
 from __future__ import annotations
 
+import functools
 import weakref
 import zlib
 from typing import Any, Dict, Iterator, List
@@ -50,7 +51,7 @@ def _made(optimizer: Any, place: str) -> None:
 
 
 @state.guarded
-def _before(optimizer: Any, arguments: Any, options: Any) -> None:
+def _before(optimizer: Any, arguments: Any, options: Any) -> Any:
     kept = _optimizers.get(optimizer)
     if kept is None:
         kept = _optimizers[optimizer] = _Kept(state.count("optimizers"), "")
@@ -60,11 +61,41 @@ def _before(optimizer: Any, arguments: Any, options: Any) -> None:
         state.log.add("optimizer", opt=kept.number, cls=type(optimizer).__name__, where=kept.place,
                       settings=_settings(optimizer), count=len(held),
                       elements=sum(each.numel() for each in held))  # fmt: skip
+    kept.begun = state.begin_span()
+    changed = _with_closure(optimizer, kept, arguments, options)
+    if changed is None:
+        _look(optimizer, kept)
+    return changed
+
+
+def _look(optimizer: Any, kept: _Kept) -> None:
     if state.is_due(kept.made):
         _note_gradients(optimizer, kept)
     else:
         gradients.local.clear()
-    kept.begun = state.begin_span()
+
+
+_look_guarded = state.guarded(_look)
+
+
+def _with_closure(optimizer: Any, kept: _Kept, arguments: Any, options: Any) -> Any:
+    """The call with a closure after which gradients are looked at, since the backward pass is in it (Lightning, LBFGS)."""
+    closure = options.get("closure", arguments[1] if len(arguments) > 1 else None)
+    if not callable(closure):
+        return None
+    called: List[int] = []
+
+    @functools.wraps(closure)
+    def run(*given: Any, **named: Any) -> Any:
+        result = closure(*given, **named)
+        if not called and not state.busy():
+            called.append(1)
+            _look_guarded(optimizer, kept)
+        return result
+
+    if "closure" in options:
+        return arguments, {**options, "closure": run}
+    return (arguments[0], run, *arguments[2:]), options
 
 
 def _note_gradients(optimizer: Any, kept: _Kept) -> None:
@@ -82,7 +113,7 @@ def _note_gradients(optimizer: Any, kept: _Kept) -> None:
         kept.names = digest
         fields["names"] = names
     state.log.add(
-        "gradients", opt=kept.number, n=kept.made, s=state.steps, h=[hashing.crc(each) for each in arrays],
+        "gradients", opt=kept.number, n=kept.made, s=state.steps, b=state.backwards, h=[hashing.crc(each) for each in arrays],
         final=[each[0] for each in projections], norm=[each[1] for each in projections],
         local=[None if each is None else next(projected) for each in own],
         none=[modules.name_of(each) or f"parameter {n}" for n, each in enumerate(held) if each.grad is None],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, List, Set
@@ -28,6 +29,14 @@ def begin(folder: str) -> None:
     _main = threading.get_ident()
     log.open(folder)
     atexit.register(_end)
+    shown = sys.excepthook
+
+    def excepthook(kind: Any, error: Any, trace: Any) -> None:
+        if log.begun:
+            log.add("raised", error=f"{kind.__name__}: {error}"[:200])
+        shown(kind, error, trace)
+
+    sys.excepthook = excepthook
     os.register_at_fork(after_in_child=_after_fork)
 
 
@@ -44,7 +53,10 @@ def on_reset(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def _after_fork() -> None:
-    global steps, backwards, loops, _main
+    global steps, backwards, loops, _main, _schedule
+    if _schedule >= 0:
+        os.close(_schedule)
+    _schedule = -1
     _main = threading.get_ident()
     steps = backwards = loops = 0
     _local.busy = False
@@ -114,26 +126,33 @@ _spans: Dict[str, float] = {}  # seconds since the last step, of the main thread
 _open: List[float] = []  # seconds of the spans inside of each span that is open
 
 
+_schedule = -1  # the main thread's account of its waiting, held open: it is read at each span's ends
+
+
 def begin_span() -> float:
-    if in_main_thread():
-        _open.append(0.0)
-    return time.perf_counter()
+    if not in_main_thread():
+        return 0.0
+    _open.append(0.0)
+    return time.perf_counter() - queued()
 
 
 def end_span(kind: str, begun: float) -> None:
-    """Adds what has gone by since `begun` to its kind, without the spans inside of it."""
+    """Adds what has gone by since `begun` to its kind, without the spans inside of it, and without the time for which
+    others had the cores."""
     if in_main_thread() and _open:
-        took, inside = time.perf_counter() - begun, _open.pop()
+        took, inside = time.perf_counter() - queued() - begun, _open.pop()
         _spans[kind] = _spans.get(kind, 0.0) + took - inside
         if _open:
             _open[-1] += took
 
 
 def queued() -> float:
-    """Seconds for which this thread was ready to run, and other threads had the cores; 0 where Linux does not say."""
+    """Seconds for which the main thread was ready to run, and others had the cores; 0 where Linux does not say."""
+    global _schedule
     try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) * 1e-9
+        if _schedule < 0:
+            _schedule = os.open(f"/proc/self/task/{os.getpid()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return int(os.pread(_schedule, 64, 0).split()[1]) * 1e-9
     except (OSError, IndexError, ValueError):
         return 0.0
 

@@ -15,6 +15,7 @@ from . import hashing, state, where
 on = bool(os.environ.get("LOCKSTEP_DOCTOR_TRACE"))
 STEPS = 40  # that are looked at
 MOST = 1 << 22  # elements of a tensor that are looked at
+_LATER = ("c10d", "_c10d_functional")  # give their results when they are waited for
 _UNSET = ("empty", "new_empty", "resize_", "set_", "record_stream", "_local_scalar_dense")
 _names: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
 _stack: List[Tuple[str, int]] = []  # modules that run, and the number of the graph's next node when they began
@@ -54,7 +55,7 @@ def _generator(options: Dict[str, Any]) -> int:
 @state.guarded
 def _taken(op: Any, arguments: Any, options: Dict[str, Any]) -> Optional[int]:
     name = op._schema.name.split("::")[-1]
-    if state.steps >= STEPS or getattr(op, "is_view", False) or name.startswith(_UNSET):
+    if state.steps >= STEPS or getattr(op, "is_view", False) or name.startswith(_UNSET) or op.namespace in _LATER:
         return None
     taken = _hash([arguments, options])
     return taken ^ (_generator(options) << 32) if _is_random(op) else taken

@@ -45,6 +45,16 @@ def frames(limit: int = 6) -> List[str]:
     return found
 
 
+def within(name: str) -> bool:
+    """Whether a function of this name is being called, of the program's or of a library."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def here() -> str:
     found = frames(1)
     return found[0] if found else ""

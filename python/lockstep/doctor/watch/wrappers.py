@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models are wrapped in: DistributedDataParallel, DataParallel, joins of uneven inputs."""
+"""What models are wrapped in (DistributedDataParallel, DataParallel, joins of uneven inputs), and on how many threads they run."""
 from __future__ import annotations
 
 import weakref
@@ -33,6 +33,7 @@ def is_reduced(wrapper: Any, parameter: Any) -> bool:
 
 
 def install() -> None:
+    import torch
     from torch.distributed.algorithms import join
     from torch.nn.parallel import DataParallel, DistributedDataParallel
 
@@ -57,6 +58,14 @@ def install() -> None:
 
         return __init__
 
+    def wrap_threads(original: Any) -> Any:
+        def set_num_threads(number: int) -> None:
+            original(number)
+            state.log.add("threads", threads=number, where=where.here())
+
+        return set_num_threads
+
+    state.wraps_function(torch, "set_num_threads", wrap_threads)
     state.wraps_function(DistributedDataParallel, "__init__", wrap_ddp)
     state.wraps_function(DataParallel, "__init__", wrap_parallel)
     state.wraps_function(join.Join, "__init__", wrap_join)

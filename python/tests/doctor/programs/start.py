@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the programs beside it: under torchrun or mpirun as they are, else as two forked ranks of one Gloo group."""
+import itertools
 import os
 import socket
 import sys
@@ -13,21 +14,44 @@ import torch.multiprocessing as mp
 
 def _joined(train, variant):
     torch.set_num_threads(1)
+    if getattr(train, "joins_itself", False):
+        return train(variant, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     dist.init_process_group("gloo", timeout=timedelta(seconds=15))
     train(variant, dist.get_rank(), dist.get_world_size())
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _rank(number, world, train, variant, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(number), WORLD_SIZE=str(world))
+    os.environ.update(LOCAL_RANK=str(number), LOCAL_WORLD_SIZE=str(world))
     _joined(train, variant)
 
 
+_ports = itertools.count(20000 + os.getpid() % 9000)  # below those that the system hands out by itself
+
+
+def _free_port():
+    """One that no program of this process was given."""
+    for port in _ports:
+        with socket.socket() as free:
+            try:
+                free.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+def begin(train, variant, world=2):
+    """Ranks that were forked and run."""
+    port = _free_port()
+    return mp.start_processes(_rank, (world, train, variant, port), nprocs=world, start_method="fork", join=False)
+
+
 def run(train, variant):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.start_processes(_rank, (2, train, variant, port), nprocs=2, start_method="fork")
+    ranks = begin(train, variant)
+    while not ranks.join():
+        pass
 
 
 def main(train):
