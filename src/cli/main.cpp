@@ -20,7 +20,7 @@
 namespace lockstep::cli {
 namespace {
 
-// What stands after the first "--" is for the program that `run` starts.
+// What stands after the first "--" is for the program that `run` or `doctor` starts.
 struct Arguments {
   std::vector<std::string> own;
   std::vector<std::string> program;
@@ -68,6 +68,7 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("--version", text("lockstep ", version()));
   app.allow_extras();
   setup_run(app, chosen, arguments.program);
+  setup_doctor(app, chosen, arguments.program);
   setup_train(app, chosen);
   setup_evaluate(app, chosen);
   setup_predict(app, chosen);

@@ -31,6 +31,10 @@ def _why_not(judged: trials.Judged) -> str:
         return f"the program ended with exit code {judged.outcome.code}" + "".join(raised[:1])
     if not judged.run.ranks and not judged.is_native:
         return "no process of the program imported torch and trained under our eyes (python -I, -E and -S keep them shut)"
+    asked = trials.asked_ranks(judged.words)
+    if 0 < judged.run.world < asked and not is_bad(judged.findings):
+        return (f"the command asks for {asked} ranks, and {judged.run.world} trained: either no more were started (accelerate launch --cpu "
+                "starts one), or the others write no log into this folder")  # fmt: skip
     return ""
 
 

@@ -48,7 +48,7 @@ def _timeline(run: logs.Run) -> str:
     key = "".join(f'<i style="background:{_COLOURS[kind]}"></i>{text}' for kind, text in PARTS.items())
     most = max(len(steps) for steps in rows.values())
     return (f'<svg viewBox="0 0 {WIDTH} {24 * len(rows) + 4}" role="img">{"".join(drawn)}</svg><p class="key">{key}</p>'
-            f"<p>{most} steps, {whole:.2f} s. A step's parts are drawn in this order, whichever came first.</p>")  # fmt: skip
+            f"<p>{most} steps, {whole:.2f} s. A step's parts are drawn in this order, whichever came first; in a gap other programs had the cores.</p>")  # fmt: skip
 
 
 def _curves(run: logs.Run) -> str:

@@ -22,6 +22,7 @@ class Judged:
     findings: List[Finding]
     lines: List[str] = dataclasses.field(default_factory=list)  # what is said beside the findings
     problem: str = ""
+    words: Sequence[str] = ()  # the command that was judged
     is_native: bool = False  # of Lockstep's C++ library
 
 
@@ -39,6 +40,17 @@ def with_ranks(words: Sequence[str], ranks: int) -> Optional[List[str]]:
         elif PLACEHOLDER in word:
             made[number], changed = word.replace(PLACEHOLDER, str(ranks)), True
     return made if changed else None
+
+
+def asked_ranks(words: Sequence[str]) -> int:
+    """How many ranks a command asks for on this host; 0 where it does not say."""
+    for number, word in enumerate(words):
+        found = _OPTIONS.match(word)
+        launched = word in ("-n", "-np", "--ntasks", "--processes") and os.path.basename(words[0]) in _LAUNCHERS
+        value = found.group(2)[1:] if found and found.group(2) else "".join(words[number + 1 : number + 2]) if found or launched else ""
+        if value.isdigit():
+            return int(value)
+    return 0
 
 
 class Trials:
@@ -68,7 +80,11 @@ class Trials:
             words = found
         more = {"LOCKSTEP_DOCTOR_TRACE": "1"} if given.runs > 1 else {}
         run, outcome = self.run(words, more)
-        judged = Judged(run, outcome, rules.judge(run))
+        judged = Judged(run, outcome, rules.judge(run), words=words)
+        for devices in sorted({each["devices"] for _, each in run.of("data_parallel")}):
+            judged.lines.append(f"nn.DataParallel divides batches over {devices} devices" + (
+                "; what happens in its threads was watched only where batch norms are concerned." if devices > 1 else
+                ": what would happen between several was not to be seen."))  # fmt: skip
         if outcome.ended == "hang" or not run.ranks:
             judged.findings = in_order(judged.findings)
             return judged

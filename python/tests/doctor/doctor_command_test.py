@@ -16,7 +16,7 @@ def doctor(*arguments, folder):
     """(exit code, standard output, findings)."""
     file = folder / "findings.json"
     command = [sys.executable, "-B", str(DOCTOR), "--json", str(file), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stdout + done.stderr, json.loads(file.read_text()) if file.exists() else None
 
 
@@ -53,7 +53,7 @@ def test_a_program_that_cannot_be_run(tmp_path):
 
 def test_watching_changes_no_bit(tmp_path):
     alone = [sys.executable, "-B", str(PROGRAMS / "data.py"), "healthy", str(tmp_path / "alone.pt")]
-    subprocess.run(alone, check=True, timeout=120, capture_output=True)
+    subprocess.run(alone, check=True, timeout=240, capture_output=True)
     assert doctor("--steps", "0", "--", *alone[:-1], tmp_path / "watched.pt", folder=tmp_path)[0] == 0
     one, two = (torch.load(tmp_path / name) for name in ("alone.pt", "watched.pt"))
     assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)

@@ -19,6 +19,9 @@ using Command = std::function<int()>;
 /// `lockstep run -n 4 -- program args...`: starts the ranks of one host and stays until they have ended.
 void setup_run(CLI::App& app, Command& chosen, const std::vector<std::string>& program);
 
+/// `lockstep doctor -- PROGRAM`: hands over to the Python package's doctor, and ends with its exit code.
+void setup_doctor(CLI::App& app, Command& chosen, const std::vector<std::string>& program);
+
 /// `lockstep train MODEL`: alone or as each process of a job. Ends with 0, or with 128 + the number of the signal that
 /// stopped it.
 void setup_train(CLI::App& app, Command& chosen);

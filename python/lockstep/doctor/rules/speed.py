@@ -80,7 +80,7 @@ def _threads(run: Run) -> List[Finding]:
             where = each["where"] if each["e"] == "threads" and each["where"] else where
     for host, count in threads.items():
         here = [rank for rank in run.ranks if rank.hello["host"] == host]
-        cpus = max(rank.hello["cpus"] for rank in here)
+        cpus = len({core for rank in here for core in rank.hello["cores"]})  # mpirun and srun give each rank its own
         on_gpus = any("cuda" in e["backend"] or "nccl" in e["backend"] for _, e in run.of("group"))
         if count > 1.5 * cpus and run.world > 1 and not on_gpus:
             asked = bool(where) or any(

@@ -43,7 +43,7 @@ class Log:
         return {
             "e": "hello", "t": time.time(), "pid": os.getpid(), "ppid": os.getppid(), "host": socket.gethostname(),
             "rank": _number(_RANK), "world": _number(_WORLD), "argv": sys.argv[:20] if hasattr(sys, "argv") else [],
-            "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1)),
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }  # fmt: skip
 
