@@ -84,7 +84,9 @@ def stage_pages() -> None:
     shown: set[str] = set()
     for path in tracked():
         if path.suffix == ".md":
-            write(str(path), staged(path, (ROOT / path).read_text(), shown))
+            # The search lists it after the pages that have the thing itself.
+            front = "---\nsearch:\n  boost: 0.1\n---\n" if path.name == "CHANGELOG.md" else ""
+            write(str(path), front + staged(path, (ROOT / path).read_text(), shown))
         elif path.suffix in PICTURES and path.parts[0] == "docs":
             (PAGES / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, PAGES / path)
