@@ -29,6 +29,7 @@ class Step:
     begun: float
     seconds: float
     spans: Dict[str, float]  # of the parts that are watched
+    clock: float  # what the clock says, with what others had the cores for
 
     @property
     def rest(self) -> float:
@@ -91,7 +92,7 @@ class Rank:
             if each["n"] == each["s"]:  # of the optimiser that makes most
                 if last is not None:
                     took, queued = each["t"] - last["t"], each["queued"] - last["queued"]
-                    made.append(Step(each["s"], last["t"], max(took - queued, 1e-6), dict(spans)))
+                    made.append(Step(each["s"], last["t"], max(took - queued, 1e-6), dict(spans), took))
                 last, spans = each, collections.defaultdict(float)
         return made
 

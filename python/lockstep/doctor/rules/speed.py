@@ -19,6 +19,7 @@ LONG = 0.010  # seconds: below that a share of a step says nothing
 SURE = 0.030  # seconds of a step: below that the machine's own unrest may be all that is seen
 BUSY = 0.25  # of the time
 LARGE = 0.4  # of a step: a warning; a note from half of that on
+_OF_RANKS = ("communication-exposed", "batch-too-small", "imbalance")  # what ranks wait for each other: by the clock
 FEW = 8  # steps that are too few to judge
 
 
@@ -115,6 +116,7 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
     """(the share of a step, the finding) of each cause."""
     ranks = [rank.number for rank in run.ranks]
     step = statistics.median(statistics.median(step_times(rank)) for rank in run.ranks)
+    clock = statistics.median(statistics.median(each.clock for each in _steps(rank)) for rank in run.ranks)
     sizes = [each["size"] for each in run.ranks[0].of("forward") if each["size"] > 0]
     found: List[Tuple[float, Finding]] = []
     workers = max((each["workers"] for _, each in run.of("loader")), default=0)
@@ -123,7 +125,7 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
 
     def add(code: str, seconds: float, summary: str, evidence: List[str], fix: str, where: str = "", who: Optional[List[int]] = None,
             rests: str = "") -> None:  # fmt: skip
-        share = seconds / step
+        share = seconds / (clock if code in _OF_RANKS else step)
         if seconds > LONG and share > LARGE / 2:
             # What one rank's thread did itself is without what others had the cores for; other ranks and loader workers are not.
             alone = code == "slow-python" or (code == "waits-for-data" and not workers)
@@ -142,18 +144,18 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
         next((each["where"] for _, each in run.of("loader")), ""))  # fmt: skip
     exposed, waited = _exposed(run) if run.world > 1 else (0.0, 0.0)
     busy = _median(run, "forward") + _median(run, "backward") - exposed - waited
-    said = f"medians: {ms(exposed)} of a step of {ms(step)} on all ranks; computing takes {ms(max(0.0, busy))}"
+    said = f"medians: {ms(exposed)} of a step of {ms(clock)} on all ranks; computing takes {ms(max(0.0, busy))}"
     if sizes and max(sizes) <= 16 and exposed > busy:
         add("batch-too-small", exposed, f"A rank's batch of {max(sizes)} examples computes for less time than it communicates.",
             [said], f"batch_size = {4 * max(sizes)}   # a rank; with a rate to match, or fewer ranks")  # fmt: skip
     else:
-        add("communication-exposed", exposed, f"{exposed / step:.0%} of a step goes by in communication that no computing hides.",
+        add("communication-exposed", exposed, f"{exposed / clock:.0%} of a step goes by in communication that no computing hides.",
             [said], "with model.no_sync(): ...   # all but the last of several small batches a step\n"
             "# or larger batches, gradients in half (bf16_compress_hook), one all_reduce of all gradients together")  # fmt: skip
     slowest = _slowest(run)
     if slowest is not None:
-        add("imbalance", waited, f"Ranks wait for rank {slowest}, for {waited / step:.0%} of a step.",
-            [f"medians: the others are {ms(waited)} earlier, of a step of {ms(step)}"],
+        add("imbalance", waited, f"Ranks wait for rank {slowest}, for {waited / clock:.0%} of a step.",
+            [f"medians: the others are {ms(waited)} earlier, of a step of {ms(clock)}"],
             "# give the ranks like work: examples of like size (sort by length within a batch), no extra work on one rank,\n"
             "# cores of its own (taskset, --cpus-per-task)", who=[slowest])  # fmt: skip
     rest = statistics.median(statistics.median(each.rest for each in _steps(rank)) for rank in run.ranks)
