@@ -12,11 +12,11 @@
 #include "lockstep/numerics/detail/flat.h"
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/replica.h"
+#include "parallel/crew/crew.h"
 #include "parallel/gradients/compress/compressor.h"
 #include "parallel/gradients/division.h"
 #include "parallel/gradients/exchange.h"
 #include "parallel/optim/rule_slice.h"
-#include "parallel/team/crew.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {

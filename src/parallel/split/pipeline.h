@@ -11,7 +11,7 @@
 
 #include "lockstep/context/detail/borders.h"
 #include "lockstep/context/stages.h"
-#include "parallel/team/crew.h"
+#include "parallel/crew/crew.h"
 
 namespace lockstep::parallel {
 

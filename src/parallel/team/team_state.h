@@ -20,8 +20,8 @@
 #include "lockstep/context/detail/peers.h"
 #include "lockstep/numerics/detail/flat.h"
 #include "lockstep/parallel/team.h"
+#include "parallel/crew/crew.h"
 #include "parallel/split/pipeline.h"
-#include "parallel/team/crew.h"
 
 namespace lockstep::parallel {
 

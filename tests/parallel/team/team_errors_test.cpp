@@ -20,7 +20,7 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/parallel/team.h"
-#include "parallel/team/crew.h"
+#include "parallel/crew/crew.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lockstep/parallel/wire.h"
+#include "parallel/crew/crew.h"
 #include "parallel/gradients/plan.h"
-#include "parallel/team/crew.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {

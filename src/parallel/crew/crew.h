@@ -15,7 +15,7 @@
 
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
-#include "parallel/team/sleeper.h"
+#include "parallel/crew/sleeper.h"
 
 namespace lockstep::parallel {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/team/sleeper.h"
+#include "parallel/crew/sleeper.h"
 
 #include <utility>
 
