@@ -114,7 +114,7 @@ void add_arithmetic(std::vector<Field>& out, Config& c) {
                  &c.reduce});
   out.push_back({"slices",
                  kArithmetic,
-                 "S, the parts of each convolution's output channels that are computed apart",
+                 "S, the parts of each layer's output channels that are computed apart",
                  true,
                  {},
                  &c.slices});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution in slices: what its definition says, bit by bit, and the whole one but for rounding.
+// A layer in slices: what its definition says, bit by bit, and the whole one but for rounding.
 #include "lockstep/context/detail/slices.h"
 
 #include <gtest/gtest.h>
@@ -52,6 +52,9 @@ std::vector<Case> cases() {
   const auto conv2d = [](const std::vector<Tensor>& in) {
     return torch::conv2d(in[0], in[1], in.size() < 3 ? Tensor() : in[2], at::IntArrayRef{2}, at::IntArrayRef{1});
   };
+  const auto linear = [](const std::vector<Tensor>& in) {
+    return torch::nn::functional::linear(in[0], in[1], in.size() < 3 ? Tensor() : in[2]);
+  };
   return {
       {"conv1d",
        [](const std::vector<Tensor>& in) { return torch::conv1d(in[0], in[1], in[2]); },
@@ -75,10 +78,29 @@ std::vector<Case> cases() {
          return torch::conv2d(in[0], in[1], in[2], at::IntArrayRef{1}, at::IntArrayRef{0}, at::IntArrayRef{1}, 2);
        },
        {numbers({3, 4, 6, 5}), numbers({8, 2, 3, 3}), numbers({8})}},
+      {"linear", linear, {numbers({5, 6}), numbers({7, 6}), numbers({7})}},
+      {"linear without bias", linear, {numbers({5, 6}), numbers({7, 6})}},
+      {"linear with fewer channels than slices", linear, {numbers({5, 6}), numbers({2, 6}), numbers({2})}},
+      {"linear without examples", linear, {numbers({0, 6}), numbers({7, 6}), numbers({7})}},
+      {"linear of sequences", linear, {numbers({2, 5, 6}), numbers({7, 6}), numbers({7})}},
+      {"torch::linear",
+       [](const std::vector<Tensor>& in) { return torch::linear(in[0], in[1], in[2]); },
+       {numbers({2, 5, 6}), numbers({7, 6}), numbers({7})}},
+      {"a product with what lies by rows",
+       [](const std::vector<Tensor>& in) { return torch::mm(in[0], in[1]); },
+       {numbers({5, 6}), numbers({6, 7})}},
+      {"a sum that is weighted",
+       [](const std::vector<Tensor>& in) { return torch::addmm(in[2], in[0], in[1], 0.5, 2); },
+       {numbers({5, 6}), numbers({6, 7}), numbers({5, 7})}},
+      {"a gradient's gradient",
+       [linear](const std::vector<Tensor>& in) {
+         return torch::autograd::grad({linear(in).square().sum()}, {in[0]}, {}, true, true)[0];
+       },
+       {numbers({5, 6}), numbers({7, 6}), numbers({7})}},
   };
 }
 
-TEST(Slices, AgreeWithTheWholeConvolution) {
+TEST(Slices, AgreeWithTheWholeLayer) {
   for (const Case& one : cases()) {
     const Results whole = passes(one.layer, one.inputs);
     for (const int64_t count : {2, 3, 4}) {
@@ -114,6 +136,46 @@ TEST(Slices, AreComputedApartAndSummedAsTheTree) {
   EXPECT_TRUE(torch::equal(sliced[1], (of_x[0] + of_x[1]) + of_x[2]));
   EXPECT_FALSE(torch::equal(sliced[1], of_x[0] + (of_x[1] + of_x[2]))) << "another order would not be noticed";
   EXPECT_TRUE(torch::equal(sliced[2], torch::cat(of_weight)));
+}
+
+TEST(Slices, OfALinearLayerAreComputedApartAndSummedAsTheTree) {
+  pin_numerics();
+  const ReplicaNumerics numerics;
+  torch::manual_seed(5);
+  const Tensor x = numbers({9, 40}, torch::kFloat), weight = numbers({13, 40}, torch::kFloat),
+               bias = numbers({13}, torch::kFloat);
+  const auto layer = [](const std::vector<Tensor>& in) { return torch::nn::functional::linear(in[0], in[1], in[2]); };
+  const Results sliced = passes_in(3, layer, {x, weight, bias});
+  const Tensor gradient = torch::linspace(-1, 1, sliced[0].numel()).view(sliced[0].sizes());
+  std::vector<Tensor> y, of_x, of_weight, of_bias;
+  for (const auto& [begin, size] : {std::pair{0, 5}, {5, 4}, {9, 4}}) {
+    const Tensor w = weight.narrow(0, begin, size), g = gradient.narrow(1, begin, size);
+    y.push_back(torch::addmm(bias.narrow(0, begin, size), x, w.t()));
+    of_x.push_back(torch::mm(g, w));
+    of_weight.push_back(torch::mm(g.t(), x));
+    of_bias.push_back(g.sum(0));
+  }
+  EXPECT_TRUE(torch::equal(sliced[0], torch::cat(y, 1)));
+  EXPECT_TRUE(torch::equal(sliced[1], (of_x[0] + of_x[1]) + of_x[2]));
+  EXPECT_FALSE(torch::equal(sliced[1], of_x[0] + (of_x[1] + of_x[2]))) << "another order would not be noticed";
+  EXPECT_TRUE(torch::equal(sliced[2], torch::cat(of_weight)));
+  EXPECT_TRUE(torch::equal(sliced[3], torch::cat(of_bias)));
+}
+
+// What runs them may take any order and any threads.
+TEST(Slices, AreTheSameWhoeverComputesThem) {
+  for (const Case& one : cases()) {
+    const Results alone = passes_in(3, one.layer, one.inputs);
+    int64_t runs = 0;
+    const Slices slices(3, [&](int64_t count, const std::function<void(int64_t)>& part) {
+      ++runs;
+      for (int64_t slice = count; slice-- > 0;) part(slice);
+    });
+    const ContextScope scope({.slices = &slices});
+    const Results shared = passes(one.layer, one.inputs);
+    for (size_t r = 0; r < alone.size(); ++r) EXPECT_TRUE(torch::equal(shared[r], alone[r])) << one.name;
+    EXPECT_EQ(runs > 0, one.name != "in groups") << one.name;
+  }
 }
 
 }  // namespace

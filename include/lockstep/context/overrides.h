@@ -12,4 +12,7 @@ namespace lockstep {
 /// of these calls this first.
 void install_overrides();
 
+/// The same of matrix products, for linear layers in slices: where somebody wants them (Team::create with slices).
+void install_sliced_products();
+
 }  // namespace lockstep

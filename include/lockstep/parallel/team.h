@@ -36,8 +36,8 @@ struct TeamOptions {
   /// effect there.
   uint64_t seed = 0;
   Order order = Order::canonical;
-  /// S, the fixed parts of each convolution's output channels that are computed apart: part of the recipe. Convolutions
-  /// in groups are computed as a whole. On the CPU.
+  /// S, the fixed parts of each layer's output channels that are computed apart: part of the recipe. Layers are
+  /// convolutions and linear ones; convolutions in groups are computed as a whole. On the CPU.
   int64_t slices = 1;
   /// One call of autograd's backward() for all replicas of this process, on one thread, so that synchronised batch
   /// norms need not wait in it. Always so on a GPU; elsewhere it is slower, and gives the same bits.

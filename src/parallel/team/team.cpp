@@ -194,6 +194,7 @@ at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joi
 
 Team Team::create(const TeamOptions& options) {
   install_overrides();
+  if (options.slices > 1) install_sliced_products();
   const auto state = std::make_shared<TeamState>();
   state->options = options;
   state->placement = placement_of(options);

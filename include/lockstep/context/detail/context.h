@@ -25,7 +25,7 @@ struct Context {
   Draws* draws = nullptr;                   ///< where its random numbers come from
   Timeline* timeline = nullptr;             ///< where its time goes
   const ImageOperations* images = nullptr;  ///< in charge of convolution and pooling, in place of libtorch's kernels
-  const Slices* slices = nullptr;           ///< in which convolutions are computed; null: each as a whole
+  const Slices* slices = nullptr;           ///< in which layers are computed; null: each as a whole
   Borders* borders = nullptr;               ///< between the stages of a network that a team divides
   /// What waits for the others and may be done when the step is over; null where it is done at once.
   std::vector<std::function<void()>>* after_step = nullptr;
@@ -41,6 +41,7 @@ class ContextScope {
  public:
   explicit ContextScope(const Context& context) : outer_(Context::current()) {
     install_overrides();
+    if (context.slices != nullptr) install_sliced_products();
     Context::current() = context;
   }
   ~ContextScope() { Context::current() = outer_; }
