@@ -98,6 +98,10 @@ void Timeline::renumber(int64_t number) {
     if (span.phase == Phase::step) span.number = number;
 }
 
+void Timeline::mark_part(int64_t part) {
+  if (keeps_spans_ && parts_.size() < kMostSpans) parts_.push_back({now_ns(), part});
+}
+
 void Timeline::close() {
   const int64_t now = now_ns();
   for (; !open_.empty(); open_.pop_back())

@@ -46,7 +46,7 @@ void append_span(std::string& out, const TraceSpan& span, int rank, int64_t thre
   out += '}';
 }
 
-std::string events_of(int rank, std::span<const TraceThread> threads) {
+std::string events_of(int rank, std::span<const TraceThread> threads, std::span<const TraceRow> rows) {
   char host[64] = "unknown host";
   gethostname(host, sizeof host - 1);
   std::string out;
@@ -57,6 +57,11 @@ std::string events_of(int rank, std::span<const TraceThread> threads) {
     if (timeline->dropped() > 0)
       log_warning("LOCKSTEP_TRACE: replica ", replica, " has ", timeline->dropped(),
                   " spans more than a trace keeps; the file holds the first ", timeline->spans().size());
+  }
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const int64_t thread = kFirstTraceRow + static_cast<int64_t>(r);
+    append_name(out, "thread_name", rank, thread, rows[r].name);
+    for (const TraceSpan& span : rows[r].spans) append_span(out, span, rank, thread);
   }
   return out;
 }
@@ -73,11 +78,12 @@ std::string trace_file(int rank, int ranks) {
   return text(file, ".rank", rank, suffix);
 }
 
-void write_trace(const std::string& file, int rank, std::span<const TraceThread> threads) {
+void write_trace(const std::string& file, int rank, std::span<const TraceThread> threads,
+                 std::span<const TraceRow> rows) {
   static Mutex mutex;
   static std::set<std::string> begun LOCKSTEP_GUARDED_BY(mutex);
   const Lock lock(mutex);
-  const std::string events = events_of(rank, threads);
+  const std::string events = events_of(rank, threads, rows);
   const bool first = begun.insert(file).second;
   std::fstream out(file, first ? std::ios::out | std::ios::trunc : std::ios::in | std::ios::out);
   if (first) {

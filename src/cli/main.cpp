@@ -76,6 +76,7 @@ int parse_and_run(int argc, char** argv) {
   setup_convert(app, chosen);
   setup_report(app, chosen);
   setup_verify(app, chosen);
+  setup_compare(app, chosen);
   setup_speedup(app, chosen);
   setup_sweep(app, chosen);
   setup_info(app, chosen);

@@ -20,9 +20,9 @@ void ResultFiles::check() const {
   for (const char* suffix : {".svg", ".png"}) check_writable(chart + suffix);
 }
 
-void ResultFiles::write(const report::Table& table, const report::Figure& figure) const {
+void ResultFiles::write(const report::Table& table, const report::Figure& figure, report::FigureSize size) const {
   if (!json.empty()) write_file(json, table.to_json() + "\n");
-  if (!chart.empty()) report::write_figures(chart, {&figure, 1});
+  if (!chart.empty()) report::write_figures(chart, {&figure, 1}, size);
 }
 
 }  // namespace lockstep::cli

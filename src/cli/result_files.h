@@ -21,7 +21,7 @@ struct ResultFiles {
   void add_options(CLI::App& command, const std::string& group, const std::string& chart_help);
   /// Throws Error where a file can't be written: before the work that fills it.
   void check() const;
-  void write(const report::Table& table, const report::Figure& figure) const;
+  void write(const report::Table& table, const report::Figure& figure, report::FigureSize size = {}) const;
 };
 
 }  // namespace lockstep::cli

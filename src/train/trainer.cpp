@@ -185,6 +185,10 @@ std::string Trainer::describe() const {
               plan.config.batch);
 }
 
+int64_t Trainer::bytes_sent() const {
+  return impl_->plan.team.bytes_sent();
+}
+
 void Trainer::on_step(std::function<void(const StepReport&, const models::Classifier&)> callback) {
   impl_->on_step = std::move(callback);
 }

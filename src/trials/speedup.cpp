@@ -3,52 +3,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
-#include <span>
 
 #include "lockstep/base/detail/median.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/numerics/device.h"
 #include "trials/given.h"
+#include "trials/step_times.h"
 
 namespace lockstep::trials {
 namespace {
 
 constexpr int64_t kSteps = 12;
-
-// What steps took in several rounds.
-class StepTimes {
- public:
-  /// The round's own mean.
-  double add_round(const TrialResult& result) {
-    const auto timed =
-        std::span(result.step_seconds).subspan(std::min<size_t>(warm_up_steps, result.step_seconds.size() - 1));
-    seconds_.resize(timed.size());
-    for (size_t step = 0; step < timed.size(); ++step) seconds_[step].push_back(timed[step]);
-    return rounds_.emplace_back(std::reduce(timed.begin(), timed.end()) / static_cast<double>(timed.size()));
-  }
-  bool empty() const { return seconds_.empty(); }
-  size_t steps() const { return seconds_.size(); }
-  // Batches of clouds differ in size, but all numbers of devices do the same steps: each step counts, in the middle of
-  // its rounds. A median over steps could be one batch's here and another's there.
-  double mean() const {
-    double sum = 0;
-    for (const auto& rounds : seconds_) sum += median(rounds);
-    return sum / static_cast<double>(seconds_.size());
-  }
-  // How many times these are the other's, in the middle of the rounds: from one to the next the machine changes by more
-  // than within one.
-  double over(const StepTimes& other) const {
-    std::vector<double> ratios;
-    for (size_t round = 0; round < rounds_.size(); ++round) ratios.push_back(rounds_[round] / other.rounds_[round]);
-    return median(std::move(ratios));
-  }
-
- private:
-  std::vector<std::vector<double>> seconds_;  // [timed step][round]
-  std::vector<double> rounds_;                // their means
-};
 
 // One line of the table, with what all its rounds have measured.
 struct Measured {
@@ -89,18 +55,10 @@ void check(const SpeedupOptions& options, bool gpus) {
   require(options.rounds >= 1, "speedup", "--rounds is ", options.rounds, ", expected 1 or more");
 }
 
-// The same replicas for all numbers of devices, so that all lines do the same work.
-int64_t replicas_of(const run::Config& config, const std::vector<int64_t>& devices, int64_t batch) {
-  if (config.replicas > 0) return config.replicas;
-  const auto most = std::bit_ceil(static_cast<uint64_t>(*std::ranges::max_element(devices)));
-  return std::min<int64_t>(static_cast<int64_t>(std::max<uint64_t>(8, most)),
-                           static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch))));
-}
-
 // One round of it.
 SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
   run::Config config = options.config;
-  config.replicas = replicas_of(config, options.devices, one.batch);
+  config.replicas = same_replicas(config, *std::ranges::max_element(options.devices), one.batch);
   Trial trial = trial_of(config, one, gpus);
   const TrialResult result = run_trial(trial);
   SpeedupRound round{.batch = one.batch, .devices = one.devices, .seconds_per_step = one.together.add_round(result)};

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <utility>
 
 #include "lockstep/base/detail/file.h"
@@ -17,6 +19,7 @@
 #include "lockstep/models/state_dict.h"
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/weights.h"
+#include "trials/traced.h"
 
 namespace lockstep::trials {
 namespace {
@@ -27,6 +30,7 @@ using run::Json;
 constexpr const char* kFolderVariable = "LOCKSTEP_TRIAL";
 constexpr const char* kTrialFile = "trial.json";
 constexpr const char* kResultFile = "result.json";
+constexpr const char* kTraceFile = "trace.json";
 
 // A folder for the files that a trial and its processes pass each other.
 class Folder {
@@ -91,7 +95,8 @@ class Recording {
              {"seconds", outcome.seconds},
              {"names", names_},
              {"hashes", rows_},
-             {"losses", losses_}};
+             {"losses", losses_},
+             {"hash", outcome.hash}};
     if (const auto steps = static_cast<double>(steps_ - warm_up_steps - 1); steps > 0)
       for (const auto& [name, member] : run::phase_members) out["phases"][name] = sum_.*member / steps;
     if (outcome.last.test) {
@@ -116,14 +121,26 @@ Json request_of(const Trial& trial) {
   return {{"config", run::to_toml(trial.config)},
           {"apart", trial.apart},
           {"hashes", trial.hashes},
-          {"evaluated", trial.evaluated}};
+          {"evaluated", trial.evaluated},
+          {"traced", trial.traced}};
 }
 
 Trial read_trial(const std::filesystem::path& file) {
   const Json json = run::parse_json("serve", read_file(file), file.string());
-  Trial trial{.apart = json["apart"], .hashes = json["hashes"], .evaluated = json["evaluated"]};
+  Trial trial{
+      .apart = json["apart"], .hashes = json["hashes"], .evaluated = json["evaluated"], .traced = json["traced"]};
   run::read_toml(trial.config, json["config"], file.string());
   return trial;
+}
+
+// The largest of all processes' bytes sent and KiB of memory.
+std::vector<int64_t> most_used(const train::Trainer& trainer, const comm::Group& all) {
+  std::vector<int64_t> used{trainer.bytes_sent(), 0};
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") status >> used[1];
+  all.all_reduce(at::from_blob(used.data(), static_cast<int64_t>(used.size()), at::kLong), ReduceOp::max).wait();
+  return used;
 }
 
 void train_for(Trial trial, const std::filesystem::path& result, const MakeTask& make_task) {
@@ -138,7 +155,13 @@ void train_for(Trial trial, const std::filesystem::path& result, const MakeTask&
   trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
   const auto outcome = trainer.run();
   if (trial.apart) recording.average(all);
-  if (all.rank() == 0) write_file(result, run::dump_json(recording.json(trainer, outcome), -1));
+  const auto used = most_used(trainer, all);
+  if (all.rank() == 0) {
+    Json out = recording.json(trainer, outcome);
+    out["bytes_sent"] = used[0];
+    out["peak_mib"] = static_cast<double>(used[1]) / 1024;
+    write_file(result, run::dump_json(out, -1));
+  }
   all.finish();
 }
 
@@ -163,6 +186,9 @@ TrialResult parse(const Json& json) {
   }
   out.names = json["names"].get<std::vector<std::string>>();
   out.hashes = json["hashes"].get<std::vector<std::vector<std::string>>>();
+  out.hash = json["hash"];
+  out.bytes_sent = json["bytes_sent"];
+  out.peak_mib = json["peak_mib"];
   for (const auto& loss : json["losses"])  // null where it is no number
     out.losses.push_back(loss.is_number() ? loss.get<double>() : std::nan(""));
   return out;
@@ -186,16 +212,20 @@ TrialResult run_trial(const Trial& trial) {
   quiet.config.quiet = true;
   quiet.config.out.clear();
   write_file(folder.path() / kTrialFile, run::dump_json(request_of(quiet)));
+  std::map<std::string, std::string> environment{{kFolderVariable, folder.path().string()}};
+  if (trial.traced) environment["LOCKSTEP_TRACE"] = (folder.path() / kTraceFile).string();
   const int code = launch::run({.program = {"/proc/self/exe"},
                                 .processes = trial.processes,
                                 .no_prefix = true,
-                                .environment = {{kFolderVariable, folder.path().string()}},
+                                .environment = std::move(environment),
                                 .ends_on_signal = true});
   if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
   const auto result = folder.path() / kResultFile;
   require(std::filesystem::exists(result), "run_trial",
           "the training's process left no result, expected trials::serve() at the start of main()");
-  return parse(run::parse_json("run_trial", read_file(result), result.string()));
+  TrialResult out = parse(run::parse_json("run_trial", read_file(result), result.string()));
+  if (trial.traced) out.traced = read_traces(folder.path());
+  return out;
 }
 
 }  // namespace lockstep::trials

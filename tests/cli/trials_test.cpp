@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands that compare trainings: `lockstep verify`, `speedup` and `sweep`.
+// The commands that compare trainings: `lockstep verify`, `speedup`, `compare` and `sweep`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,12 +81,41 @@ TEST(Speedup, PrintsATableAndWritesJsonAndAChart) {
 
 TEST(Speedup, FindsPlacesThatCannotBeWrittenBeforeItMeasures) {
   for (const char* option : {"--json", "--chart"})
-    for (const char* command : {"speedup", "sweep"}) {
+    for (const char* command : {"speedup", "compare", "sweep"}) {
       const Ended ended = run_program({command, "mlp", "--data", "synthetic:1x8x8:4:512", option, "/no/such/place"});
       EXPECT_EQ(ended.exit_code, 2);
       EXPECT_THAT(ended.err, HasSubstr("No such file or directory"));
       EXPECT_THAT(ended.out + ended.err, Not(HasSubstr(" a step")));
     }
+}
+
+TEST(Compare, HasARowForEachSplitWithTheSameHash) {
+  const TemporaryFolder folder;
+  const Ended ended = run_program({"compare", "mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "64", "--devices",
+                                   "2", "--splits", "data;p2", "--rounds", "1", "--steps", "6", "--json",
+                                   folder.file("table.json"), "--chart", folder.file("chart")});
+  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(lines_of(ended.out).back(), "identical");
+  std::ifstream file(folder.file("table.json"));
+  const auto rows = nlohmann::json::parse(file);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["split"], "data");
+  EXPECT_EQ(rows[1]["split"], "p2");
+  EXPECT_EQ(rows[0]["hash"], rows[1]["hash"]);
+  EXPECT_EQ(rows[0]["hash"].get<std::string>().size(), 64u);
+  EXPECT_THAT(ended.out, HasSubstr(rows[0]["hash"].get<std::string>().substr(0, 16)));
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["bytes_sent"], 0);  // threads of one process
+    EXPECT_GT(row["peak_mib"].get<double>(), 10);
+    for (const char* share : {"bubble", "waiting", "communication"}) {
+      EXPECT_GE(row[share].get<double>(), 0) << share;
+      EXPECT_LT(row[share].get<double>(), 1) << share;
+    }
+  }
+  std::ifstream chart(folder.file("chart.svg"));
+  const std::string svg{std::istreambuf_iterator<char>(chart), {}};
+  EXPECT_THAT(svg, AllOf(HasSubstr("one device"), HasSubstr("p2, device 1, part 1")));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("chart.png")));
 }
 
 TEST(Sweep, ComparesRatesOnNumbersOfDevices) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "lockstep/trials/compare.h"
 #include "lockstep/trials/speedup.h"
 #include "lockstep/trials/sweep.h"
 #include "support/error_of.h"
@@ -53,6 +54,19 @@ TEST(Speedup, NumbersWithoutSenseAreNamed) {
   EXPECT_THAT(error_of([&] { speedup(options); }), HasSubstr("--batch has 0"));
   options = {.config = own_network(), .rounds = 0};
   EXPECT_THAT(error_of([&] { speedup(options); }), HasSubstr("--rounds is 0"));
+}
+
+TEST(Compare, NumbersAndSplitsWithoutSenseAreNamed) {
+  EXPECT_THAT(error_of([] { compare({.config = own_network(), .devices = 0}); }), HasSubstr("--devices is 0"));
+  EXPECT_THAT(error_of([] { compare({.config = own_network(), .splits = {"q2"}}); }), HasSubstr("got 'q2'"));
+}
+
+// Two devices for 4 seconds, in passes until second 3: the second one has 1.5 of those to spare.
+TEST(TracedStep, LosesToItsBubbleWhatADeviceWaitsWhileAnotherIsInAPass) {
+  const TracedStep step{.seconds = 4,
+                        .devices = {{.spans = {{0, 1, "forward"}, {1, 3, "backward"}, {3, 4, "update"}}},
+                                    {.spans = {{0.5, 1, "forward"}, {1, 2, "backward"}, {3, 3.5, "update"}}}}};
+  EXPECT_DOUBLE_EQ(step.bubble(), 1.5 / 8);
 }
 
 TEST(Sweep, ATrainingThatFailsIsARowWithoutAResult) {

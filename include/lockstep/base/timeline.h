@@ -51,6 +51,12 @@ struct TraceSpan {
   int64_t number = -1;         // of the step, of the bucket; not shown where `what` is
 };
 
+/// What a thread computes from a moment on is this part of a network that threads divide; -1: of none.
+struct PartMark {
+  int64_t at = 0;
+  int64_t part = -1;
+};
+
 /// One thread's spans. Used by that thread alone.
 class Timeline {
  public:
@@ -66,12 +72,17 @@ class Timeline {
   void end_step();
   /// The step that is under way is another one than was said.
   void renumber(int64_t number);
+  /// From now on it computes this part of the network. Kept for a trace alone.
+  void mark_part(int64_t part);
   /// Ends what is open. What came after the last step is no step: the trace calls it "rest", and no sum has it.
   void close();
 
+  /// Of the innermost span that is open; `forward` where none is.
+  Phase phase() const { return open_.empty() ? Phase::forward : open_.back().phase; }
   /// Of all spans that have ended.
   const Timings& timings() const { return timings_; }
   std::span<const TraceSpan> spans() const { return spans_; }
+  std::span<const PartMark> parts() const { return parts_; }
   /// Spans that found no room: a timeline keeps the first million.
   int64_t dropped() const { return dropped_; }
 
@@ -91,6 +102,7 @@ class Timeline {
   std::vector<Open> open_;
   Timings timings_;
   std::vector<TraceSpan> spans_;
+  std::vector<PartMark> parts_;
   int64_t dropped_ = 0;
 };
 
@@ -104,9 +116,18 @@ struct TraceThread {
   const Timeline* timeline = nullptr;
 };
 
-/// Adds the threads' spans to a file in Chrome's trace format (chrome://tracing, ui.perfetto.dev): process = rank,
-/// thread = replica, microseconds. The first call of this process for a file makes it anew; after each call the file is
-/// whole. Throws Error when it can't be written.
-void write_trace(const std::string& file, int rank, std::span<const TraceThread> threads);
+/// A row of a trace that is no replica's: what a device did, each span with the number of its replica.
+struct TraceRow {
+  std::string name;
+  std::vector<TraceSpan> spans;
+};
+/// The thread of the first such row in a trace; replicas have smaller numbers.
+inline constexpr int64_t kFirstTraceRow = int64_t{1} << 20;
+
+/// Adds the threads' spans and the rows to a file in Chrome's trace format (chrome://tracing, ui.perfetto.dev): process
+/// = rank, thread = replica, microseconds. The first call of this process for a file makes it anew; after each call the
+/// file is whole. Throws Error when it can't be written.
+void write_trace(const std::string& file, int rank, std::span<const TraceThread> threads,
+                 std::span<const TraceRow> rows = {});
 
 }  // namespace lockstep

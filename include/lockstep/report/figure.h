@@ -39,6 +39,9 @@ struct Figure {
   Axis y = {};
   std::vector<Series> series = {};
   bool stacked = false;  // areas on top of each other, all with the same x
+  /// Names of rows, from the top; empty: lines. Then y is a row's number, and each pair of a series' points is a box
+  /// from one x to the next.
+  std::vector<std::string> lanes = {};
 };
 
 /// Of one figure, in pixels of a page.
@@ -56,6 +59,6 @@ pictures::Image to_image(std::span<const Figure> figures, FigureSize size = {}, 
                          double scale = 2);
 
 /// Figures side by side: STEM.svg and STEM.png, replaced whole. Throws Error when they can't be written.
-void write_figures(const std::filesystem::path& stem, std::span<const Figure> figures);
+void write_figures(const std::filesystem::path& stem, std::span<const Figure> figures, FigureSize size = {});
 
 }  // namespace lockstep::report

@@ -102,6 +102,8 @@ class Trainer {
 
   /// As worked out: every default is a value.
   const run::Config& config() const;
+  /// By this process to others so far.
+  int64_t bytes_sent() const;
   /// "lenet on fashion-mnist: 8 replicas on 2 threads, batch 256"
   std::string describe() const;
 

@@ -38,6 +38,32 @@ struct Trial {
   bool apart = false;      ///< each process trains by itself, on a device of its own, at the same time
   bool hashes = false;     ///< of every tensor after every step
   bool evaluated = false;  ///< on the test set, at the end
+  bool traced = false;     ///< with a timeline of every device
+};
+
+/// What a device did in one step, in seconds from its beginning.
+struct DeviceTimeline {
+  struct Span {
+    double begin = 0;
+    double end = 0;
+    std::string phase{};  ///< forward, backward, update, ...
+  };
+  std::string device{};
+  std::vector<Span> spans{};
+};
+
+/// A step of a trial that was traced.
+struct TracedStep {
+  double seconds = 0;
+  std::vector<DeviceTimeline> devices{};
+
+  /// The share of the devices' time in which a device computed nothing while replicas still went through the network:
+  /// a pipeline's bubble, or what uneven shares leave.
+  double bubble() const;
+  /// In which it computed nothing at all.
+  double idle() const;
+  /// In which it did this; empty: anything.
+  double share_of(const std::string& phase) const;
 };
 
 /// The first steps of a trial only warm up.
@@ -57,6 +83,10 @@ struct TrialResult {
   std::vector<std::string> names;                ///< of tensors
   std::vector<std::vector<std::string>> hashes;  ///< [step][tensor]
   std::vector<double> losses;                    ///< [step]
+  std::string hash;                              ///< of the weights at the end
+  int64_t bytes_sent = 0;                        ///< by the process that sent most
+  double peak_mib = 0;                           ///< of the process that used most memory
+  std::vector<TracedStep> traced;                ///< steps after the first ones, without the last
 };
 
 /// A trial that ended badly; its processes have said why on standard error.

@@ -51,6 +51,10 @@ void setup_verify(CLI::App& app, Command& chosen);
 /// its time goes.
 void setup_speedup(CLI::App& app, Command& chosen);
 
+/// `lockstep compare MODEL --devices 2 --splits "data;p2"`: what ways to divide a training over devices cost. Ends with
+/// 0 where all have the same bits, else with 1.
+void setup_compare(CLI::App& app, Command& chosen);
+
 /// `lockstep sweep MODEL --lr 0.05,0.1,0.2 --devices 1,2`: which learning rate suits which number of devices.
 void setup_sweep(CLI::App& app, Command& chosen);
 

@@ -104,12 +104,16 @@ class Pipeline::Member : public Borders {
     if (found == pipeline_.first_.end()) return;
     if (next > 0) add_border(next, bundle);
     Context::current().before_wait.reset();  // what lies behind the border does not wait for what lies in front of it
-    pipeline_.crew_.come_to(number_, found - pipeline_.first_.begin());
+    const int64_t part = found - pipeline_.first_.begin();
+    pipeline_.crew_.come_to(number_, part);
+    mark(part);
   }
 
   void go_back_over(size_t stage) {
     if (!pipeline_.is_cut()) return add_time(stage - 1);
-    pipeline_.crew_.go_back_to(number_, std::ranges::find(pipeline_.first_, stage) - pipeline_.first_.begin() - 1);
+    const int64_t part = std::ranges::find(pipeline_.first_, stage) - pipeline_.first_.begin() - 1;
+    pipeline_.crew_.go_back_to(number_, part);
+    mark(part);
   }
 
   void begin_backward() {
@@ -118,12 +122,17 @@ class Pipeline::Member : public Borders {
 
   void end_backward() {
     if (!pipeline_.is_cut() && !pipeline_.names_.empty()) add_time(0);
+    mark(-1);
   }
 
   bool has_come() const { return has_come_; }
   const std::vector<double>& seconds() const { return seconds_; }
 
  private:
+  static void mark(int64_t part) {
+    if (Timeline* const timeline = Context::current().timeline) timeline->mark_part(part);
+  }
+
   void measure(size_t next, size_t stages, Bundle& bundle) {
     seconds_.resize(stages, 0);
     if (next > 0) {

@@ -24,6 +24,7 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/optim/optimizer_state.h"
+#include "parallel/split/device_rows.h"
 #include "parallel/team/agreement.h"
 #include "parallel/team/team_state.h"
 
@@ -75,7 +76,8 @@ void check_split(const TeamState& team) {
 void write_spans(const TeamState& team, const std::string& file) {
   std::vector<TraceThread> threads;
   for (int64_t m = 0; m < team.members(); ++m) threads.push_back({team.block.begin + m, &team.timelines[m]});
-  write_trace(file, team.options.group.rank(), threads);
+  const auto devices = devices_of_parts(team.permits, team.options.split.parts);
+  write_trace(file, team.options.group.rank(), threads, device_rows(threads, devices));
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ void check(const Figure& figure) {
             series.x.size(), " x and ", series.y.size(), " y, expected as many");
     require(!figure.stacked || series.x == figure.series[0].x, "figure", "series '", series.name, "' of the stack '",
             figure.title, "' has other x than the first, expected the same");
+    require(figure.lanes.empty() || series.x.size() % 2 == 0, "figure", "series '", series.name, "' of '", figure.title,
+            "' has ", series.x.size(), " points, expected two a box");
   }
 }
 
@@ -91,6 +93,14 @@ Range range_of(const Figure& figure, const std::vector<Series>& lines, bool of_x
   return range;
 }
 
+// A row each, the first one on top.
+Ticks lane_ticks(const std::vector<std::string>& lanes) {
+  Ticks ticks{.low = static_cast<double>(lanes.size()) - 0.5, .high = -0.5};
+  for (size_t lane = 0; lane < lanes.size(); ++lane) ticks.at.push_back(static_cast<double>(lane));
+  ticks.labels = lanes;
+  return ticks;
+}
+
 Ticks ticks_of(const Axis& axis, const Range& range, double pixels, bool widen) {
   const int most = std::max(2, static_cast<int>(pixels));
   return axis.log ? log_ticks(range.low, range.high, most)
@@ -150,7 +160,7 @@ class Drawing {
   }
 
   void draw_swatch(const Series& series, double x, double y) {
-    if (figure_.stacked) {
+    if (figure_.stacked || !figure_.lanes.empty()) {
       const Point box[] = {{x + 5, y - 5}, {x + 15, y - 5}, {x + 15, y + 5}, {x + 5, y + 5}};
       return canvas_.polygon(box, ink_of(series), 1);
     }
@@ -160,7 +170,7 @@ class Drawing {
 
   void lay_out(double top, const Range& x, const Range& y) {
     const double bottom = area_.bottom - (figure_.x.label.empty() ? 24 : 40);
-    y_ = ticks_of(figure_.y, y, (bottom - top) / 38, true);
+    y_ = figure_.lanes.empty() ? ticks_of(figure_.y, y, (bottom - top) / 38, true) : lane_ticks(figure_.lanes);
     double labels = 0;
     for (const auto& label : y_.labels) labels = std::max(labels, canvas_.text_width(label, {tick_size}));
     plot_ = {area_.left + 12 + labels + 7, top, area_.right - 16, bottom};
@@ -215,6 +225,7 @@ class Drawing {
   void draw_series(size_t number) {
     const Series& own = figure_.series[number];
     const Ink ink = ink_of(own);
+    if (!figure_.lanes.empty()) return draw_boxes(own, ink);
     const Series line = figure_.stacked ? lines_[number] : thinned(lines_[number]);
     canvas_.begin_series(own, ink, line.x, figure_.stacked ? own.y : line.y);
     const auto pieces = pieces_of(line);
@@ -227,6 +238,18 @@ class Drawing {
       for (const auto& piece : pieces)
         if ((line.x.size() <= 12 && !own.reference) || piece.size() == 1)
           for (const Point& point : piece) canvas_.disc(point, 3, ink);
+    }
+    canvas_.end_series();
+  }
+
+  void draw_boxes(const Series& series, Ink ink) {
+    canvas_.begin_series(series, ink, series.x, series.y);
+    for (size_t i = 0; i + 1 < series.x.size(); i += 2) {
+      const Point from = near(at({series.x[i], series.y[i] - 0.36}));
+      const Point to = near(at({series.x[i + 1], series.y[i] + 0.36}));
+      const double right = std::max(to.x - 0.6, from.x + 0.3);  // so that one ends visibly before the next begins
+      const Point box[] = {from, {right, from.y}, {right, to.y}, {from.x, to.y}};
+      canvas_.polygon(box, ink, 1);
     }
     canvas_.end_series();
   }

@@ -83,9 +83,9 @@ pictures::Image to_image(std::span<const Figure> figures, FigureSize size, Theme
   return canvas.image();
 }
 
-void write_figures(const std::filesystem::path& stem, std::span<const Figure> figures) {
-  write_file(stem.string() + ".svg", to_svg(figures));
-  write_file(stem.string() + ".png", pictures::encode_png(to_image(figures)));
+void write_figures(const std::filesystem::path& stem, std::span<const Figure> figures, FigureSize size) {
+  write_file(stem.string() + ".svg", to_svg(figures, size));
+  write_file(stem.string() + ".png", pictures::encode_png(to_image(figures, size)));
 }
 
 }  // namespace lockstep::report

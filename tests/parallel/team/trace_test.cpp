@@ -62,12 +62,15 @@ struct Span {
 };
 using Threads = std::map<int64_t, std::vector<Span>>;
 
-Threads read(const std::string& file, int rank) {
+// The rows of replicas, or those of devices.
+Threads read(const std::string& file, int rank, bool devices = false) {
   std::ifstream in(file);
   const json trace = json::parse(in);
   Threads threads;
   for (const auto& event : trace["traceEvents"]) {
     EXPECT_EQ(event["pid"], rank);
+    if (event["name"] == "process_name" || (event["tid"] >= kFirstTraceRow) != devices) continue;
+    threads[event["tid"]];  // it has a name, and spans where it did anything
     if (event["ph"] == "X") {
       const double begin = event["ts"], length = event["dur"];
       threads[event["tid"]].push_back({begin, begin + length, event["name"]});
@@ -120,7 +123,9 @@ class Trace : public ::testing::Test {
     unsetenv("LOCKSTEP_TRACE");
     std::filesystem::remove_all(folder_);
   }
-  std::string folder_ = text(std::filesystem::temp_directory_path().string(), "/lockstep_parallel_trace_", getpid());
+  // A process begins a file once: each test has one of its own.
+  std::string folder_ = text(std::filesystem::temp_directory_path().string(), "/lockstep_parallel_trace_", getpid(),
+                             "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(Trace, OfThreadsHasNestedSpansThatCoverEachStep) {
@@ -137,6 +142,33 @@ TEST_F(Trace, OfThreadsHasNestedSpansThatCoverEachStep) {
     expect_nested(spans);
     expect_covered(spans);
   }
+}
+
+// What a device does follows on what it did before, and replicas' own rows say the same.
+void expect_rows_of_devices(const std::string& file, size_t devices) {
+  const Threads rows = read(file, 0, true), replicas = read(file, 0);
+  ASSERT_EQ(rows.size(), devices);
+  double computed = 0, lasted = 0;
+  for (const auto& [row, spans] : rows)
+    for (size_t s = 0; s < spans.size(); ++s) {
+      EXPECT_GE(spans[s].begin, s == 0 ? 0 : spans[s - 1].end - kRounding);
+      if (spans[s].name == "backward") computed += spans[s].end - spans[s].begin;
+    }
+  for (const auto& [replica, spans] : replicas)
+    for (const Span& span : spans)
+      if (span.name == "backward") lasted += span.end - span.begin;
+  EXPECT_GT(computed, 0);
+  EXPECT_LE(computed, lasted + kRounding);
+}
+
+TEST_F(Trace, HasARowForEachDeviceWhoseGapsAreTheBubble) {
+  train({.replicas = 3, .devices = "cpu:2"});
+  expect_rows_of_devices(folder_ + "/run.json", 2);
+}
+
+TEST_F(Trace, HasARowForEachDeviceOfEachPart) {
+  train({.replicas = 4, .devices = "cpu:3", .split = {.parts = 2}});
+  expect_rows_of_devices(folder_ + "/run.json", 3);
 }
 
 TEST_F(Trace, OfProcessesIsOneFileEachAndShowsWhatWasSentAndWaitedFor) {

@@ -53,6 +53,24 @@ TEST(FigureAsPicture, HasItsLineWhereItsAxesSay) {
   }
 }
 
+TEST(FigureAsPicture, HasABoxInItsRowWhereLanesAreNamed) {
+  const Figure figure{.title = "Step",
+                      .x = {.low = 0, .high = 4},
+                      .series = {{"forward", {0, 1, 2, 3}, {0, 0, 1, 1}}},
+                      .lanes = {"first", "second"}};
+  RasterCanvas canvas(size.width, size.height, Theme::light, 2);
+  const Drawn drawn = draw_figure(canvas, figure, area, true);
+  const auto at = [&](double x, double lane) {
+    return pixel(canvas.image(), 2 * (drawn.plot.left + drawn.plot.width() * x / 4),
+                 2 * (drawn.plot.top + drawn.plot.height() * (lane + 0.6) / 2));
+  };
+  const auto ink = rgb({Ink::series, 0}), surface = rgb({Ink::surface});
+  EXPECT_EQ(at(0.3, 0), ink);
+  EXPECT_EQ(at(2.5, 1), ink);
+  EXPECT_EQ(at(2.5, 0), surface);
+  EXPECT_EQ(at(0.3, 1), surface);
+}
+
 TEST(FigureAsPicture, HasAGapWhereAValueIsNoNumber) {
   Figure figure = flat_line();
   figure.series[0].x = {0, 1, 2, 3};

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/trials/compare.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/parallel/split.h"
+#include "trials/given.h"
+#include "trials/step_times.h"
+
+namespace lockstep::trials {
+namespace {
+
+constexpr int64_t kStepsOfEach = 12;
+
+// A row, with what all its rounds have measured.
+struct Contender {
+  CompareRow row;
+  StepTimes times = {};
+  std::vector<double> peaks = {};                                      // [round]
+  std::vector<double> bubbles = {}, waiting = {}, communication = {};  // [traced step of a round]
+};
+
+void measure(Contender& one, const CompareOptions& options) {
+  Trial trial{.config = options.config, .traced = true};
+  trial.config.devices = text("cpu:", one.row.devices);
+  trial.config.split = one.row.split;
+  TrialResult result = run_trial(trial);
+  one.row.seconds_per_step = one.times.add_round(result);
+  require(one.row.hash.empty() || one.row.hash == result.hash, "compare", one.row.split,
+          " ended with other weights in another round, expected the same");
+  one.row.hash = result.hash;
+  one.row.bytes_sent = result.bytes_sent / options.config.steps;
+  one.peaks.push_back(result.peak_mib);
+  for (const TracedStep& step : result.traced) {
+    one.bubbles.push_back(step.bubble());
+    one.waiting.push_back(std::max(0.0, step.idle() - step.bubble()) + step.share_of("data"));
+    one.communication.push_back(step.share_of("exchange"));
+  }
+  if (!result.traced.empty()) one.row.step = std::move(result.traced.back());
+}
+
+CompareRow row_of(Contender& one, const Contender& base) {
+  CompareRow row = std::move(one.row);
+  row.seconds_per_step = one.times.mean();
+  row.speedup = base.times.over(one.times);
+  row.peak_mib = median(one.peaks);
+  if (one.bubbles.empty()) return row;
+  row.bubble = median(one.bubbles);
+  row.waiting = median(one.waiting);
+  row.communication = median(one.communication);
+  return row;
+}
+
+}  // namespace
+
+CompareOptions with_defaults(CompareOptions options) {
+  run::Config& config = options.config;
+  if (!is_set(config, options.given, "steps")) config.steps = kStepsOfEach;
+  require(config.steps > warm_up_steps, "compare", "--steps is ", config.steps, ", expected more than ", warm_up_steps,
+          ", which only warm up");
+  if (!is_set(config, options.given, "epochs")) config.epochs = 0;
+  run::check(config);
+  require(options.devices >= 1, "compare", "--devices is ", options.devices, ", expected 1 or more");
+  require(options.rounds >= 1, "compare", "--rounds is ", options.rounds, ", expected 1 or more");
+  require(!options.splits.empty(), "compare", "--splits is empty, expected splits, as in \"data;p2\"");
+  for (const std::string& split : options.splits) parallel::parse_split(split);
+  if (config.batch == 0) config.batch = run::usual_batch(data::names_clouds(config.data));
+  config.replicas = same_replicas(config, options.devices, config.batch);
+  return options;
+}
+
+CompareResult compare(const CompareOptions& given, const std::function<void(int round, const CompareRow&)>& on_round) {
+  const CompareOptions options = with_defaults(given);
+  std::vector<Contender> all{{.row = {.split = "data", .devices = 1}}};
+  for (const std::string& split : options.splits) all.push_back({.row = {.split = split, .devices = options.devices}});
+  // Rounds take turns, so that what else the machine does falls on all alike.
+  for (int round = 1; round <= options.rounds; ++round)
+    for (Contender& one : all) {
+      measure(one, options);
+      if (on_round) on_round(round, one.row);
+    }
+  CompareResult result{.steps = static_cast<int64_t>(all[0].times.steps())};
+  for (Contender& one : all) result.rows.push_back(row_of(one, all[0]));
+  result.one_device = std::move(result.rows.front());
+  result.rows.erase(result.rows.begin());
+  for (const CompareRow& row : result.rows) result.identical &= row.hash == result.one_device.hash;
+  return result;
+}
+
+}  // namespace lockstep::trials
