@@ -131,7 +131,7 @@ void add_run(std::vector<Field>& out, Config& c) {
                  &c.blocks});
   out.push_back({"split",
                  kPlacement,
-                 "What devices divide: data, the batch alone; p2, the network in two parts as well, a pipeline",
+                 "What devices divide: data, the batch alone; p2, the network too; t2, each layer's slices; p2t2",
                  false,
                  {},
                  &c.split});

@@ -50,13 +50,14 @@ struct Training {
   bool dropout = false;
   parallel::MemoryFormat format = parallel::MemoryFormat::automatic;
   norm::BatchNormMode norms = norm::BatchNormMode::synchronised;
-  int64_t parts = 1;
+  int64_t slices = 1;
+  parallel::Split split = {};
 };
 
 // Weights and buffers after some steps.
 StateDict train(const Training& run) {
   StateDict out;
-  Team::create({.replicas = run.replicas, .devices = run.devices, .seed = 4, .split = {.parts = run.parts}})
+  Team::create({.replicas = run.replicas, .devices = run.devices, .seed = 4, .slices = run.slices, .split = run.split})
       .run([&](Replica& me) {
         auto made = make(run.model, small(run.model, run.dropout));
         made->to(run.dtype);
@@ -115,13 +116,39 @@ TEST_P(Placement, PartsOfTheNetworkOnDevicesOfTheirOwnDoNotEither) {
     const auto expected = train(run);
     for (const auto& [devices, parts] : {std::pair("cpu:2", 2), {"cpu:4", 2}, {"cpu:3", 3}}) {
       run.devices = devices;
-      run.parts = parts;
+      run.split = {.parts = parts};
       const auto got = train(run);
       ASSERT_EQ(got.size(), expected.size());
       for (const auto& [name, tensor] : expected)
         EXPECT_TRUE(at::equal(got.at(name), tensor)) << name << " on " << devices << " in " << parts << " parts";
     }
   }
+}
+
+TEST_P(Placement, DevicesThatShareSlicesDoNotEither) {
+  Training run{.model = GetParam(), .replicas = 4, .examples = 11, .steps = 2, .dropout = true, .slices = 4};
+  run.norms = norm::BatchNormMode::ghost;
+  const auto expected = train(run);
+  for (const auto& [devices, split] : {std::pair<const char*, parallel::Split>{"cpu:2", {.sharers = 2}},
+                                       {"cpu:4", {.sharers = 4}},
+                                       {"cpu:4", {.parts = 2, .sharers = 2}}}) {
+    run.devices = devices;
+    run.split = split;
+    const auto got = train(run);
+    ASSERT_EQ(got.size(), expected.size());
+    for (const auto& [name, tensor] : expected)
+      EXPECT_TRUE(at::equal(got.at(name), tensor)) << name << " on " << devices << " as " << to_string(split);
+  }
+}
+
+TEST_P(Placement, SlicesChangeNoMoreThanRounding) {
+  Training run{.model = GetParam(), .replicas = 2, .dtype = at::kDouble};
+  const auto expected = train(run);
+  run.slices = 3;
+  const auto got = train(run);
+  for (const auto& [name, tensor] : expected)
+    EXPECT_TRUE(at::allclose(got.at(name), tensor, 1e-8, 1e-10))
+        << name << ": " << (got.at(name) - tensor).abs().max().item<double>();
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Placement, testing::ValuesIn(names()), [](const auto& info) { return info.param; });

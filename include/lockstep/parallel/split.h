@@ -12,12 +12,14 @@ struct Split {
   /// replicas go through them one behind another, as micro-batches do in a pipeline. 1: every device computes whole
   /// networks.
   int64_t parts = 1;
+  /// The devices that share the slices of each layer (TeamOptions::slices). 1: a device computes all slices.
+  int64_t sharers = 1;
   bool operator==(const Split&) const = default;
 };
 
-/// "data", or "p2", "p3", ...
+/// "data", "p2", "t2", "p2t2", ...
 std::string to_string(const Split& split);
-/// The inverse of to_string; "p1" is "data". Throws Error on any other text.
+/// The inverse of to_string; "p1" and "t1" are "data". Throws Error on any other text.
 Split parse_split(const std::string& text);
 
 }  // namespace lockstep::parallel

@@ -44,7 +44,8 @@ struct TeamOptions {
   bool shares_backward = false;
   /// How the threads of this process divide the network that is shared; those that are left over divide the batch. With
   /// two parts "cpu:4" is two copies of each. A network that can be cut (context/stages.h) is trained as without;
-  /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts.
+  /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts. With two
+  /// sharers "cpu:4" is two pairs; a pair computes the slices of one replica's layers at once.
   Split split = {};
 };
 

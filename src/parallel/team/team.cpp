@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -60,24 +61,39 @@ Placement placement_of(const TeamOptions& options) {
 }
 
 void check_split(const TeamState& team) {
-  const int64_t parts = team.options.split.parts;
+  const int64_t parts = team.options.split.parts, sharers = team.options.split.sharers;
   require(parts >= 1, "Team", "the network is to have ", parts, " parts, expected at least 1");
-  if (parts == 1) return;
+  require(sharers >= 1, "Team", "slices are to be shared by ", sharers, " devices, expected at least 1");
+  if (parts == 1 && sharers == 1) return;
   const std::string split = to_string(team.options.split);
+  require(team.options.slices % sharers == 0, "Team", "split ", split, " shares ", team.options.slices,
+          " slices between ", sharers, " devices, expected a number that they divide, as --slices ", 2 * sharers);
   require(team.device.is_cpu(), "Team", "split ", split, " is for threads on a CPU, and this is ", team.device,
           ", where one thread of autograd's runs all backward passes: use --split data");
   require(!team.options.shares_backward, "Team", "split ", split,
           " needs a backward pass of each replica's own, and shares_backward joins them: leave one of them out");
-  require(!team.has_other_processes() || team.permits >= parts, "Team", "split ", split, " needs ", parts,
-          " threads in each process, and this one has ", team.permits,
-          ": a part can't be a process yet. Give each process --devices ", parts, ", or use --split data");
+  require(!team.has_other_processes() || team.threads >= parts * sharers, "Team", "split ", split, " needs ",
+          parts * sharers, " threads in each process, and this one has ", team.threads,
+          ": a part can't be a process yet. Give each process --devices ", parts * sharers, ", or use --split data");
+}
+
+Slices slices_of(TeamState& team, int64_t member) {
+  SliceHelpers* const helpers = team.helpers.get();
+  if (helpers == nullptr) return Slices(team.options.slices);
+  return Slices(team.options.slices,
+                [helpers, replica = team.block.begin + member](
+                    int64_t count, const std::function<void(int64_t)>& part) { helpers->run(replica, count, part); });
 }
 
 void write_spans(const TeamState& team, const std::string& file) {
   std::vector<TraceThread> threads;
   for (int64_t m = 0; m < team.members(); ++m) threads.push_back({team.block.begin + m, &team.timelines[m]});
   const auto devices = devices_of_parts(team.permits, team.options.split.parts);
-  write_trace(file, team.options.group.rank(), threads, device_rows(threads, devices));
+  std::vector<TraceRow> rows = device_rows(threads, devices);
+  if (team.helpers)
+    for (TraceRow& row : team.helpers->rows())
+      rows.push_back({text("device ", rows.size(), ", ", row.name), std::move(row.spans)});
+  write_trace(file, team.options.group.rank(), threads, rows);
 }
 
 }  // namespace
@@ -206,7 +222,8 @@ Team Team::create(const TeamOptions& options) {
   require(options.slices == 1 || state->device.is_cpu(), "Team", options.slices, " slices on ", state->device,
           ", expected a CPU: autograd's thread of a GPU knows nothing of them yet");
   // One engine thread a GPU runs the backward passes of all callers: replicas there run one after the other.
-  state->permits = devices[0].kind == Device::Kind::cuda ? 1 : static_cast<int64_t>(devices.size());
+  state->threads = devices[0].kind == Device::Kind::cuda ? 1 : static_cast<int64_t>(devices.size());
+  state->permits = std::max<int64_t>(1, state->threads / std::max<int64_t>(1, options.split.sharers));
   state->block = state->placement.block(options.group.rank());
   check_split(*state);
   if (state->has_other_processes()) {
@@ -246,7 +263,8 @@ std::string Team::describe() const {
       out += text(p == 0 ? "" : "+", team.placement.block(p).size());
     out += ")";
   }
-  const int64_t here = std::min(team.permits, team.members());
+  const int64_t here = team.helpers_wanted() > 0 ? team.threads : std::min(team.permits, team.members());
+  if (team.options.split.sharers > 1) out += text(", ", team.options.split.sharers, " devices a replica's slices,");
   if (team.options.split.parts > 1) out += text(", the network in ", team.options.split.parts, " parts,");
   return out +
          (team.device.is_cpu() ? text(" on ", here, here == 1 ? " thread" : " threads") : text(" on ", team.device)) +
@@ -277,13 +295,15 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.timelines.clear();
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
   const IntraOpThreadsKept kept;
-  const Slices slices(team.options.slices);
+  if (team.helpers_wanted() > 0)
+    team.helpers = std::make_unique<SliceHelpers>(team.helpers_wanted(), team.options.split.sharers, !trace.empty());
   std::vector<std::thread> threads;
   const auto run_member = [&](int64_t m) {
     try {
       const ReplicaNumerics numerics;
       CrewPeers peers(team, m);
       Draws draws(RandomKey{team.options.seed, kSetupDraws});
+      const Slices slices = slices_of(team, m);
       const ContextScope context({.peers = &peers,
                                   .draws = &draws,
                                   .timeline = &team.timelines[m],
@@ -311,6 +331,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
     }
   for (auto& thread : threads) thread.join();
   for (Timeline& timeline : team.timelines) timeline.close();
+  if (team.helpers) team.helpers->stop();
   const auto crew = std::move(team.crew);
   const auto pipeline = std::move(team.pipeline);
   team.networks.clear();
@@ -327,6 +348,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
     if (!crew->error()) throw;
     log_warning(error.what());  // what has failed before says more
   }
+  team.helpers.reset();
   if (!crew->error()) return;
   const int64_t replica = team.block.begin + crew->failed_member();
   if (team.has_other_processes())

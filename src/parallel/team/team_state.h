@@ -22,6 +22,7 @@
 #include "lockstep/parallel/team.h"
 #include "parallel/crew/crew.h"
 #include "parallel/split/pipeline.h"
+#include "parallel/split/slice_helpers.h"
 
 namespace lockstep::parallel {
 
@@ -77,7 +78,8 @@ struct TeamState {
   Placement placement;
   Interval block;
   at::Device device = at::kCPU;
-  int64_t permits = 1;  // threads that may compute
+  int64_t threads = 1;  // devices of this process
+  int64_t permits = 1;  // replicas that may compute at once
   /// Gradients travel on one group and everything else on another: their operations interleave differently in
   /// different processes.
   comm::Group gradients;
@@ -85,7 +87,8 @@ struct TeamState {
 
   // While run() runs.
   std::unique_ptr<Crew> crew;
-  std::unique_ptr<Pipeline> pipeline;  // none where devices compute whole networks
+  std::unique_ptr<Pipeline> pipeline;     // none where devices compute whole networks
+  std::unique_ptr<SliceHelpers> helpers;  // none where a device computes all slices
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
@@ -111,6 +114,8 @@ struct TeamState {
   }
 
   int64_t members() const { return block.size(); }
+  /// Threads that compute no replica, but slices of others'.
+  int64_t helpers_wanted() const { return options.split.sharers > 1 ? threads - permits : 0; }
   bool has_other_processes() const { return placement.processes() > 1; }
   /// Autograd's one thread of a GPU runs the backward passes of all replicas here: it must not wait for one of them.
   bool shares_backward() const { return members() > 1 && (options.shares_backward || device.is_cuda()); }

@@ -68,10 +68,10 @@ TEST(ASplit, GivesItsDevicesToItsParts) {
 }
 
 TEST(ASplit, IsWrittenInAWord) {
-  for (const char* word : {"data", "p2", "p17"}) EXPECT_EQ(to_string(parse_split(word)), word);
+  for (const char* word : {"data", "p2", "p17", "t2", "p2t4"}) EXPECT_EQ(to_string(parse_split(word)), word);
   EXPECT_EQ(parse_split("p1"), Split{});
-  for (const char* word : {"", "p", "p0", "p-2", "2", "p2x", "p65", "q2", "t2"})
-    EXPECT_THAT(test::error_of([&] { parse_split(word); }), testing::HasSubstr("expected data, or p2 to p64")) << word;
+  for (const char* word : {"", "p", "p0", "p-2", "2", "p2x", "p65", "q2", "t0", "t2p2", "p2t"})
+    EXPECT_THAT(test::error_of([&] { parse_split(word); }), testing::HasSubstr("expected data, p2 to p64")) << word;
 }
 
 }  // namespace
