@@ -149,7 +149,8 @@ void check(const Config& config) {
   require(config.schedule != "multi-step" || !config.milestones.empty(), "train",
           "schedule is multi-step without milestones, expected some, as in --milestones 30,60,90");
   require(config.epochs > 0 || config.steps > 0, "train", "epochs and steps are both 0, expected one of them");
-  parallel::parse_split(config.split);
+  const bool is_auto = config.split == "auto" || config.split.starts_with("auto:");  // worked out with the data at hand
+  if (!is_auto) parallel::parse_split(config.split);
   check_uses(config);
 }
 

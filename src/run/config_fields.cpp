@@ -129,12 +129,14 @@ void add_run(std::vector<Field>& out, Config& c) {
                  false,
                  {},
                  &c.blocks});
-  out.push_back({"split",
-                 kPlacement,
-                 "What devices divide: data, the batch alone; p2, the network too; t2, each layer's slices; p2t2",
-                 false,
-                 {},
-                 &c.split});
+  out.push_back(
+      {"split",
+       kPlacement,
+       "What devices divide: data, the batch alone; p2, the network too; t2, each layer's slices; p2t2; auto or "
+       "auto:2GiB, the fastest",
+       false,
+       {},
+       &c.split});
   out.push_back({"workers", kPlacement, "Threads that read ahead", false, {}, &c.workers});
   out.push_back({"cache",
                  kPlacement,

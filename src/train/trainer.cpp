@@ -185,6 +185,10 @@ std::string Trainer::describe() const {
               plan.config.batch);
 }
 
+const std::string& Trainer::why_split() const {
+  return impl_->plan.why_split;
+}
+
 int64_t Trainer::bytes_sent() const {
   return impl_->plan.team.bytes_sent();
 }

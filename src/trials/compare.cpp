@@ -31,6 +31,7 @@ void measure(Contender& one, const CompareOptions& options) {
   require(one.row.hash.empty() || one.row.hash == result.hash, "compare", one.row.split,
           " ended with other weights in another round, expected the same");
   one.row.hash = result.hash;
+  one.row.why = result.why_split;
   one.row.bytes_sent = result.bytes_sent / options.config.steps;
   one.peaks.push_back(result.peak_mib);
   for (const TracedStep& step : result.traced) {
@@ -65,7 +66,8 @@ CompareOptions with_defaults(CompareOptions options) {
   require(options.devices >= 1, "compare", "--devices is ", options.devices, ", expected 1 or more");
   require(options.rounds >= 1, "compare", "--rounds is ", options.rounds, ", expected 1 or more");
   require(!options.splits.empty(), "compare", "--splits is empty, expected splits, as in \"data;p2\"");
-  for (const std::string& split : options.splits) parallel::parse_split(split);
+  for (const std::string& split : options.splits)
+    if (!split.starts_with("auto")) parallel::parse_split(split);
   if (config.batch == 0) config.batch = run::usual_batch(data::names_clouds(config.data));
   config.replicas = same_replicas(config, options.devices, config.batch);
   return options;

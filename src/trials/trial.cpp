@@ -96,7 +96,8 @@ class Recording {
              {"names", names_},
              {"hashes", rows_},
              {"losses", losses_},
-             {"hash", outcome.hash}};
+             {"hash", outcome.hash},
+             {"why_split", trainer.why_split()}};
     if (const auto steps = static_cast<double>(steps_ - warm_up_steps - 1); steps > 0)
       for (const auto& [name, member] : run::phase_members) out["phases"][name] = sum_.*member / steps;
     if (outcome.last.test) {
@@ -187,6 +188,7 @@ TrialResult parse(const Json& json) {
   out.names = json["names"].get<std::vector<std::string>>();
   out.hashes = json["hashes"].get<std::vector<std::vector<std::string>>>();
   out.hash = json["hash"];
+  out.why_split = json["why_split"];
   out.bytes_sent = json["bytes_sent"];
   out.peak_mib = json["peak_mib"];
   for (const auto& loss : json["losses"])  // null where it is no number

@@ -91,17 +91,26 @@ TEST(Speedup, FindsPlacesThatCannotBeWrittenBeforeItMeasures) {
 
 TEST(Compare, HasARowForEachSplitWithTheSameHash) {
   const TemporaryFolder folder;
-  const Ended ended = run_program({"compare", "mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "64", "--devices",
-                                   "2", "--splits", "data;p2", "--rounds", "1", "--steps", "6", "--json",
-                                   folder.file("table.json"), "--chart", folder.file("chart")});
+  const Ended ended = run_program({"compare",   "mlp",
+                                   "--data",    "synthetic:1x8x8:4:512",
+                                   "--batch",   "64",
+                                   "--devices", "2",
+                                   "--slices",  "2",
+                                   "--splits",  "data;p2;t2;auto",
+                                   "--rounds",  "1",
+                                   "--steps",   "6",
+                                   "--json",    folder.file("table.json"),
+                                   "--chart",   folder.file("chart")});
   ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   EXPECT_EQ(lines_of(ended.out).back(), "identical");
   std::ifstream file(folder.file("table.json"));
   const auto rows = nlohmann::json::parse(file);
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0]["split"], "data");
-  EXPECT_EQ(rows[1]["split"], "p2");
-  EXPECT_EQ(rows[0]["hash"], rows[1]["hash"]);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const auto& [row, split] : {std::pair(0, "data"), {1, "p2"}, {2, "t2"}, {3, "auto"}}) {
+    EXPECT_EQ(rows[row]["split"], split);
+    EXPECT_EQ(rows[row]["hash"], rows[0]["hash"]) << split;
+  }
+  EXPECT_THAT(ended.out, ContainsRegex("split auto: (data|p2|t2) is chosen: [0-9.]+ ms a step's passes"));
   EXPECT_EQ(rows[0]["hash"].get<std::string>().size(), 64u);
   EXPECT_THAT(ended.out, HasSubstr(rows[0]["hash"].get<std::string>().substr(0, 16)));
   for (const auto& row : rows) {

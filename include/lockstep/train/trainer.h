@@ -104,6 +104,8 @@ class Trainer {
   const run::Config& config() const;
   /// By this process to others so far.
   int64_t bytes_sent() const;
+  /// Why it divides the network as it does, in lines for people, where the configuration's split is "auto"; else empty.
+  const std::string& why_split() const;
   /// "lenet on fashion-mnist: 8 replicas on 2 threads, batch 256"
   std::string describe() const;
 

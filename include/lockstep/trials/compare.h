@@ -35,6 +35,7 @@ struct CompareRow {
   double communication = 0;  ///< bringing and adding up what other devices need
   double peak_mib = 0;       ///< of memory, of the process that needs most
   std::string hash{};        ///< of the weights
+  std::string why{};         ///< where the split is "auto": what was chosen, and why
   TracedStep step{};         ///< one of the last round
 };
 

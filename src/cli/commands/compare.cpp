@@ -97,6 +97,8 @@ int compare(const CompareCommand& command) {
               report::fixed(1e3 * result.one_device.seconds_per_step, 2).c_str(),
               report::fixed(result.one_device.peak_mib, 0).c_str(), result.one_device.hash.substr(0, 16).c_str(),
               table_of(result.rows, 16).to_text().c_str());
+  for (const auto& row : result.rows)
+    if (!row.why.empty()) std::printf("\n%s\n", row.why.c_str());
   if (options.devices > cpu_info().cores)
     std::printf("\nthis machine has %d cores: more devices than that share them and can't be faster\n",
                 cpu_info().cores);

@@ -124,6 +124,7 @@ std::optional<run::Checkpoint> find_start(run::Config& config, const std::vector
 
 void greet(const train::Trainer& trainer, const std::optional<run::Checkpoint>& start) {
   const run::Config& config = trainer.config();
+  if (!trainer.why_split().empty()) std::printf("%s\n", trainer.why_split().c_str());
   std::printf("%s, into %s\n", trainer.describe().c_str(), config.out.c_str());
   if (start)
     std::printf("going on after step %ld (epoch %ld, batch %ld)\n", static_cast<long>(start->cursor.step),

@@ -2,35 +2,22 @@
 #include "parallel/split/pipeline.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <numeric>
 #include <utility>
 
 #include "lockstep/base/detail/median.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/sequential_stages.h"
+#include "parallel/split/border.h"
 #include "parallel/split/cut.h"
 
 namespace lockstep::parallel {
 namespace {
-
-using torch::autograd::Node;
-using torch::autograd::variable_list;
-
-/// Seconds that the calling thread has computed: waiting, and what else the machine does, is not in them.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 /// A module of a sequence, with the border in front of it.
 struct SequenceStage : torch::nn::Module {
@@ -75,20 +62,6 @@ std::vector<int64_t> devices_of_parts(int64_t devices, int64_t parts) {
   for (int64_t part = 0; part < devices % count; ++part) ++all[part];
   return all;
 }
-
-/// Gradients of a border's tensors, which go on as they came.
-class Pipeline::Border : public Node {
- public:
-  Border(Member& member, size_t stage, const variable_list& sources) : member_(member), stage_(stage) {
-    for (const at::Tensor& source : sources) add_next_edge(torch::autograd::impl::gradient_edge(source));
-  }
-
-  variable_list apply(variable_list&& gradients) override;
-
- private:
-  Member& member_;
-  size_t stage_;
-};
 
 class Pipeline::Member : public Borders {
  public:
@@ -153,24 +126,8 @@ class Pipeline::Member : public Borders {
     begin_time(stage);
   }
 
-  // A tensor that occurs twice gets one gradient, as its users' gradients are added up in one place without a border.
   void add_border(size_t stage, Bundle& bundle) {
-    variable_list tensors = bundle.tensors(), sources, outputs;
-    std::vector<int64_t> output_of(tensors.size(), -1);
-    for (size_t t = 0; t < tensors.size(); ++t) {
-      if (!tensors[t].defined() || !tensors[t].requires_grad()) continue;
-      const auto known =
-          std::ranges::find_if(sources, [&](const at::Tensor& source) { return source.is_same(tensors[t]); });
-      output_of[t] = known - sources.begin();
-      if (known != sources.end()) continue;
-      sources.push_back(tensors[t]);
-      outputs.push_back(tensors[t].detach());
-    }
-    if (sources.empty()) return;
-    torch::autograd::set_history(outputs, make_node<Border>(*this, stage, sources));
-    for (size_t t = 0; t < tensors.size(); ++t)
-      if (output_of[t] >= 0) tensors[t] = outputs[output_of[t]];
-    bundle.replace_tensors(tensors);
+    lay_border(bundle, [this, stage] { go_back_over(stage); });
   }
 
   Pipeline& pipeline_;
@@ -180,11 +137,6 @@ class Pipeline::Member : public Borders {
   size_t running_ = 0;
   double began_ = 0;
 };
-
-variable_list Pipeline::Border::apply(variable_list&& gradients) {
-  member_.go_back_over(stage_);
-  return std::move(gradients);
-}
 
 Pipeline::Pipeline(Crew& crew, int64_t parts, std::vector<int64_t> devices)
     : crew_(crew), parts_(parts), devices_(std::move(devices)) {

@@ -47,7 +47,6 @@ class Pipeline {
 
  private:
   class Member;
-  class Border;
 
   bool is_cut() const { return !first_.empty(); }
 

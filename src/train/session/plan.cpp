@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/context/random_scope.h"
+#include "train/session/auto_split.h"
 
 namespace lockstep::train {
 namespace {
@@ -46,6 +47,16 @@ data::Layout layout_of(const run::Config& config, const models::Classifier& netw
       config.memory_format == "channels-last" ||
       (config.memory_format == "auto" && has_any<Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d>(network));
   return last ? data::Layout::channels_last : data::Layout::contiguous;
+}
+
+Precision precision_of(const run::Config& config) {
+  return config.amp == "bf16" ? Precision::bf16 : config.amp == "fp16" ? Precision::fp16 : Precision::full;
+}
+
+data::Order order_of(const run::Config& config, const Task& task) {
+  if (task.order) return *task.order;
+  return config.order == "sequential" ? data::Order::sequential(task.train->size())
+                                      : data::Order::shuffled(task.train->size(), config.seed);
 }
 
 parallel::ScaleRule scale_rule(const std::string& name) {
@@ -161,6 +172,28 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
   config.augment = transforms.empty() ? "none" : transforms.to_string();
   const auto network = probe(task, config.seed);
   check_sizes(config, task);
+  const data::Layout layout = layout_of(config, *network);
+  const Precision precision = precision_of(config);
+  std::string why_split;
+  if (is_auto_split(config.split)) {
+    require(!cuda, "train", "--split ", config.split, " is for threads on a CPU, expected --split data");
+    const auto first_batch = [&] {
+      data::Loader loader(task.train, order_of(config, task),
+                          {.batch = config.batch,
+                           .replicas = config.replicas,
+                           .block = Interval{0, 1},
+                           .tail = data::parse_tail(config.tail),
+                           .transforms = transforms,
+                           .seed = config.seed,
+                           .layout = layout,
+                           .workers = 0,
+                           .cache = config.cache});
+      return loader.next(0);
+    };
+    const auto threads = static_cast<int64_t>(mine.size());
+    std::tie(config.split, why_split) =
+        choose_split(config.split, *network, first_batch, config, precision, threads, group);
+  }
   auto team =
       parallel::Team::create({.replicas = config.replicas,
                               .devices = config.devices,
@@ -179,15 +212,14 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
             .devices = devices,
             .devices_used = sum_over(group, std::min(static_cast<int64_t>(mine.size()), team.block().size())),
             .transforms = transforms,
-            .layout = layout_of(config, *network),
-            .precision = config.amp == "bf16"   ? Precision::bf16
-                         : config.amp == "fp16" ? Precision::fp16
-                                                : Precision::full,
+            .layout = layout,
+            .precision = precision,
             .has_batch_norms = has_any<BatchNorm1d, BatchNorm2d, BatchNorm3d>(*network),
             .parameters = parameters,
             .batches_per_epoch = 0,
             .updates_per_epoch = 0,
-            .updates = 0};
+            .updates = 0,
+            .why_split = why_split};
   parallel::check(plan.rule());
   const int64_t positions = plan.order().size();
   plan.batches_per_epoch =
@@ -227,9 +259,7 @@ EvaluationOptions Plan::evaluation_options() const {
 }
 
 data::Order Plan::order() const {
-  if (task.order) return *task.order;
-  return config.order == "sequential" ? data::Order::sequential(task.train->size())
-                                      : data::Order::shuffled(task.train->size(), config.seed);
+  return order_of(config, task);
 }
 
 double Plan::epochs(const run::TrainingCursor& cursor) const {

@@ -26,7 +26,8 @@ struct Plan {
   int64_t parameters;  // numbers that are trained
   int64_t batches_per_epoch;
   int64_t updates_per_epoch;
-  int64_t updates;  // in all, where nothing stops it
+  int64_t updates;        // in all, where nothing stops it
+  std::string why_split;  // lines for people, where it was chosen here
 
   data::LoaderOptions loader_options() const;
   EvaluationOptions evaluation_options() const;

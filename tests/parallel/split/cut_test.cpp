@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 
+#include "lockstep/parallel/choose_split.h"
 #include "lockstep/parallel/split.h"
 #include "parallel/split/pipeline.h"
 #include "support/error_of.h"
@@ -72,6 +73,46 @@ TEST(ASplit, IsWrittenInAWord) {
   EXPECT_EQ(parse_split("p1"), Split{});
   for (const char* word : {"", "p", "p0", "p-2", "2", "p2x", "p65", "q2", "t0", "t2p2", "p2t"})
     EXPECT_THAT(test::error_of([&] { parse_split(word); }), testing::HasSubstr("expected data, p2 to p64")) << word;
+}
+
+std::vector<StageCost> even_stages() {
+  return std::vector<StageCost>(
+      4, {.name = "layer", .seconds = 1, .sliced_seconds = 0.9, .sliced_layers = 2, .kept_bytes = 100});
+}
+
+// Eight replicas of four seconds each on two devices: 16 by data, a second's turn more at each end in two parts, and 8
+// times 4 - 3.6 / 2 + 0.08 for pairs.
+TEST(ForecastOfSplits, CountsTurnsBubblesAndMeetings) {
+  const auto all =
+      forecast_splits(even_stages(), {.replicas = 8, .devices = 2, .slices = 2, .seconds_a_meeting = 0.01});
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(to_string(all[0].split), "data");
+  EXPECT_DOUBLE_EQ(all[0].seconds, 16);
+  EXPECT_EQ(all[0].bytes, 2 * 400);
+  EXPECT_EQ(to_string(all[1].split), "p2");
+  EXPECT_DOUBLE_EQ(all[1].seconds, 18);
+  EXPECT_EQ(all[1].bytes, 2 * 200 + 200);
+  EXPECT_EQ(to_string(all[2].split), "t2");
+  EXPECT_DOUBLE_EQ(all[2].seconds, 8 * (4 - 1.8 + 0.08));
+  EXPECT_EQ(all[2].bytes, 400);
+}
+
+TEST(ForecastOfSplits, PutsFirstWhatKeepsNoMoreThanAllowed) {
+  const auto first = [](int64_t most) {
+    const SplitQuestion question{
+        .replicas = 8, .devices = 2, .slices = 2, .most_bytes = most, .seconds_a_meeting = 0.01};
+    return to_string(forecast_splits(even_stages(), question)[0].split);
+  };
+  EXPECT_EQ(first(800), "data");
+  EXPECT_EQ(first(799), "p2");
+  EXPECT_EQ(first(500), "t2");
+  EXPECT_EQ(first(1), "t2");  // nothing fits: the least
+}
+
+// One replica can't be divided by data, and slices that nobody has can't be shared.
+TEST(ForecastOfSplits, SharesSlicesWhereReplicasAreFewerThanDevices) {
+  EXPECT_EQ(to_string(forecast_splits(even_stages(), {.replicas = 1, .devices = 4, .slices = 4})[0].split), "t4");
+  EXPECT_EQ(to_string(forecast_splits(even_stages(), {.replicas = 1, .devices = 4, .slices = 1})[0].split), "data");
 }
 
 }  // namespace

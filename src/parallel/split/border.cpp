@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/split/border.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "lockstep/context/detail/autograd_node.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+class Border : public Node {
+ public:
+  Border(std::function<void()> on_back, const variable_list& sources) : on_back_(std::move(on_back)) {
+    for (const at::Tensor& source : sources) add_next_edge(torch::autograd::impl::gradient_edge(source));
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    on_back_();
+    return std::move(gradients);
+  }
+
+ private:
+  const std::function<void()> on_back_;
+};
+
+}  // namespace
+
+// A tensor that occurs twice gets one gradient, as its users' gradients are added up in one place without a border.
+void lay_border(Bundle& bundle, std::function<void()> on_back) {
+  variable_list tensors = bundle.tensors(), sources, outputs;
+  std::vector<int64_t> output_of(tensors.size(), -1);
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    if (!tensors[t].defined() || !tensors[t].requires_grad()) continue;
+    const auto known =
+        std::ranges::find_if(sources, [&](const at::Tensor& source) { return source.is_same(tensors[t]); });
+    output_of[t] = known - sources.begin();
+    if (known != sources.end()) continue;
+    sources.push_back(tensors[t]);
+    outputs.push_back(tensors[t].detach());
+  }
+  if (sources.empty()) return;
+  torch::autograd::set_history(outputs, make_node<Border>(std::move(on_back), sources));
+  for (size_t t = 0; t < tensors.size(); ++t)
+    if (output_of[t] >= 0) tensors[t] = outputs[output_of[t]];
+  bundle.replace_tensors(tensors);
+}
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+}  // namespace lockstep::parallel

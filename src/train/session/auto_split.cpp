@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/session/auto_split.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/choose_split.h"
+#include "lockstep/train/job.h"
+#include "train/input.h"
+#include "train/precision.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::string_view kAuto = "auto";
+
+// "auto" allows any number of bytes: 0.
+int64_t most_bytes(const std::string& text) {
+  if (text == kAuto) return 0;
+  std::string_view rest = text;
+  rest.remove_prefix(kAuto.size());
+  double number = 0;
+  const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), number);
+  const std::string_view unit(end, static_cast<size_t>(rest.data() + rest.size() - end));
+  require(rest.starts_with(':') && error == std::errc() && number > 0 && (unit == "MiB" || unit == "GiB"), "train",
+          "--split is '", text, "', expected auto, or auto:2GiB (auto:500MiB) with the most that replicas may keep");
+  return static_cast<int64_t>(number * (unit == "MiB" ? 1 << 20 : 1 << 30));
+}
+
+at::Tensor loss_of(models::Classifier& network, const data::Batch& batch, Precision precision) {
+  at::Tensor logits;
+  {
+    const PrecisionScope scope(precision, at::kCPU);
+    logits = network.forward(input_of(batch, at::kCPU));
+  }
+  return at::cross_entropy_loss(logits.to(at::kFloat), batch.targets, {}, at::Reduction::Sum, data::kIgnore);
+}
+
+}  // namespace
+
+bool is_auto_split(const std::string& split) {
+  return split == kAuto || split.starts_with("auto:");
+}
+
+std::pair<std::string, std::string> choose_split(const std::string& text, models::Classifier& network,
+                                                 const std::function<data::Batch()>& first_batch,
+                                                 const run::Config& config, Precision precision, int64_t threads,
+                                                 const comm::Group& group) {
+  const int64_t most = most_bytes(text);
+  const std::string found = from_leader(group, [&] {
+    const data::Batch batch = first_batch();
+    const auto stages = parallel::measure_stages(network, network, config.slices, config.seed,
+                                                 [&] { return loss_of(network, batch, precision); });
+    const auto forecasts = parallel::forecast_splits(
+        stages, {.replicas = (config.replicas + group.size() - 1) / group.size(),
+                 .devices = threads,
+                 .slices = config.slices,
+                 .most_bytes = most,
+                 .seconds_a_meeting = config.slices > 1 && threads > 1 ? parallel::measure_meeting() : 0});
+    return parallel::to_string(forecasts[0].split) + "\n" + parallel::describe(forecasts, most);
+  });
+  const size_t line = found.find('\n');
+  return {found.substr(0, line), found.substr(line + 1)};
+}
+
+}  // namespace lockstep::train
