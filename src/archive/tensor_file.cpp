@@ -145,13 +145,13 @@ bool is_safetensors(const std::string& path) {
   return path.ends_with(".safetensors");
 }
 
-void write_archive(AtomicFile& file, const Value& value) {
+void write_archive(const std::function<void(std::string_view)>& write, const Value& value) {
   // libtorch's writer throws out of its destructor where its sink fails: ours never says so, and what failed comes out
   // here.
   std::exception_ptr failure;
   PyTorchStreamWriter archive([&](const void* bytes, size_t count) {
     try {
-      if (!failure) file.write({static_cast<const char*>(bytes), count});
+      if (!failure) write({static_cast<const char*>(bytes), count});
     } catch (...) {
       failure = std::current_exception();
     }
@@ -173,7 +173,10 @@ void write_archive(AtomicFile& file, const Value& value) {
 void write_tensor_file(const std::string& path, const Value& value) {
   static_assert(std::endian::native == std::endian::little);
   AtomicFile file(path, "write_tensor_file");
-  is_safetensors(path) ? write_safetensors(file, value, path) : write_archive(file, value);
+  if (is_safetensors(path))
+    write_safetensors(file, value, path);
+  else
+    write_archive([&](std::string_view bytes) { file.write(bytes); }, value);
   file.commit();
 }
 

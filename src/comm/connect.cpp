@@ -15,6 +15,9 @@
 namespace lockstep::comm {
 namespace {
 
+// How long those try to connect who would rather begin anew.
+constexpr std::chrono::milliseconds kHurry{10000};
+
 std::string choose_backend(const Environment& place) {
   if (place.launcher == mpi_launcher()) return "mpi";
   if (has_nccl() && visible_gpus() >= place.local_size) return "nccl";
@@ -58,13 +61,15 @@ Group connect(const Environment& place, const ConnectOptions& options) {
       c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
   if (backend == "nccl") {
     if (options.sets_environment) setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
-    return Group(make_transport_backend(
-        make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout), options.timeout));
+    return Group(
+        make_transport_backend(make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout),
+                               options.timeout, options.asks_around));
   }
   const std::string address = options.interface.empty() ? address_towards(place.store_host) : options.interface;
   try {
-    return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, options.timeout),
-                                        options.timeout));
+    const auto patience = options.asks_around ? options.timeout : std::min(options.timeout, kHurry);
+    return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, patience),
+                                        options.timeout, options.asks_around));
   } catch (const TransportFailure& failure) {
     throw CommError(failure.peer, "connect", options.timeout.count() / 1000.0, text("connect: ", failure.what()));
   }

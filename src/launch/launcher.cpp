@@ -6,15 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <set>
 
 #include "launch/guard.h"
 #include "launch/store.h"
 #include "launch/supervisor.h"
 #include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/detail/members.h"
 
 namespace lockstep::launch {
 namespace {
@@ -53,6 +56,12 @@ Plan make_plan(const Options& options) {
   plan.rank_offset = options.rank_offset.value_or(0);
   require(plan.rank_offset >= 0 && plan.rank_offset + n <= plan.world_size, "run", "--rank-offset is ",
           plan.rank_offset, ", expected 0 to ", plan.world_size - n, " (", plan.world_size, " ranks, ", n, " here)");
+  require(options.least >= 1 && options.least <= n, "run", "--least is ", options.least, ", expected 1 to ", n);
+  require(options.survive || (!options.respawn && options.least == 1), "run",
+          "--respawn and --least are for a run that goes on without a rank, expected --survive too");
+  require(!options.survive || !plan.several_hosts, "run",
+          "--survive with several hosts, expected one: with several, --restarts starts all again");
+  require(options.restarts >= 0, "run", "--restarts is ", options.restarts, ", expected 0 or more");
   require(options.port >= 1 && options.port <= 65535, "run", "--port is ", options.port, ", expected 1 to 65535");
   for (const auto& [name, value] : {std::pair("--timeout", options.timeout.value_or(1)), {"--grace", options.grace}})
     require(std::isfinite(value) && value > 0 && value <= 1e6, "run", name, " is ", value,
@@ -74,6 +83,7 @@ std::map<std::string, std::string> environment_of(int local_rank, const Plan& pl
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
       {"LOCKSTEP_RUN", plan.job},
   };
+  if (options.survive) all[comm::members::variable] = "1";
   // Python's Gloo listens where the host's name leads, which others may reach; the ranks of one host need not be
   // reached.
   if (!plan.several_hosts && std::getenv("GLOO_SOCKET_IFNAME") == nullptr) all["GLOO_SOCKET_IFNAME"] = "lo";
@@ -91,11 +101,29 @@ void open_standard_streams() {
   if (fd > 2) close(fd);
 }
 
-}  // namespace
+// Tells the ranks through the store who is left, and starts processes in the place of lost ones.
+Survival survival_of(ServedStore& store, const Options& options, std::function<RankProcess(int rank)> start) {
+  auto number = std::make_shared<int>(-1);
+  const auto tell = [&store, number](const std::set<int>& ranks, bool enough) {
+    store.set(comm::members::key, to_text(comm::members::Generation{++*number, enough, {ranks.begin(), ranks.end()}}));
+  };
+  return {
+      .least = options.least,
+      .tell = tell,
+      .is_ready =
+          [&store](const RankProcess& rank) { return store.has(comm::members::ready_key(rank.rank, rank.process)); },
+      .replace = [start = std::move(start), respawn = options.respawn](int rank) -> std::optional<RankProcess> {
+        return respawn ? std::optional(start(rank)) : std::nullopt;
+      }};
+}
 
-int run(const Options& options) {
+struct Ended {
+  int code;
+  bool told;  // by a signal that asked for the end
+};
+
+Ended run_once(const Options& options, int restart) {
   const Plan plan = make_plan(options);
-  open_standard_streams();
   Signals signals;
   Guard guard(text("LOCKSTEP_RUN=", plan.job));  // before the store has threads
   std::unique_ptr<ServedStore> store;
@@ -105,12 +133,29 @@ int run(const Options& options) {
   if (plan.rank_offset == 0 && isatty(STDIN_FILENO)) input = std::make_unique<TerminalInput>();
 
   Supervisor supervisor(signals, std::chrono::milliseconds(static_cast<int64_t>(options.grace * 1000)));
-  for (int local_rank = 0; local_rank < plan.local_size; ++local_rank) {
+  const auto command_of = [&](int local_rank) {
     RankCommand command;
     command.program = options.program;
     command.environment = environment_of(local_rank, plan, options, store ? store->port() : options.port);
+    command.environment["TORCHELASTIC_RESTART_COUNT"] = text(restart);
+    command.environment["TORCHELASTIC_MAX_RESTARTS"] = text(options.restarts);
     command.captured = !options.no_prefix;
     command.signal_mask = signals.mask_before();
+    return command;
+  };
+  if (options.survive) {
+    auto survival = survival_of(*store, options, [&](int rank) {
+      auto command = command_of(rank);
+      command.environment[comm::members::newcomer_variable] = "1";
+      return start_rank(rank, command);
+    });
+    std::set<int> all;
+    for (int rank = 0; rank < plan.world_size; ++rank) all.insert(rank);
+    survival.tell(all, true);
+    supervisor.survive(std::move(survival));
+  }
+  for (int local_rank = 0; local_rank < plan.local_size; ++local_rank) {
+    auto command = command_of(local_rank);
     if (plan.rank_offset + local_rank == 0) command.stdin_fd = input ? input->rank_end().get() : STDIN_FILENO;
     supervisor.start(plan.rank_offset + local_rank, command);
   }
@@ -121,7 +166,19 @@ int run(const Options& options) {
     supervisor.say(text("the ranks left ", left, left == 1 ? " process" : " processes", " behind: killed"));
     supervisor.output().drain();
   }
-  return code;
+  return {code, supervisor.told() != 0};
+}
+
+}  // namespace
+
+int run(const Options& options) {
+  open_standard_streams();
+  for (int restart = 0;; ++restart) {
+    const Ended ended = run_once(options, restart);
+    if (ended.code == 0 || ended.told || restart == options.restarts) return ended.code;
+    std::fprintf(stderr, "lockstep run: exit code %d; starting again (%d of %d)\n", ended.code, restart + 1,
+                 options.restarts);
+  }
 }
 
 }  // namespace lockstep::launch

@@ -56,4 +56,12 @@ ServedStore::ServedStore(int port, bool any_host) {
 
 ServedStore::~ServedStore() = default;
 
+void ServedStore::set(const std::string& key, const std::string& value) {
+  server_->store->set(key, std::vector<uint8_t>(value.begin(), value.end()));
+}
+
+bool ServedStore::has(const std::string& key) {
+  return server_->store->check({key});
+}
+
 }  // namespace lockstep::launch

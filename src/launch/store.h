@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 namespace lockstep::launch {
 
@@ -14,6 +15,8 @@ class ServedStore {
   ServedStore(int port, bool any_host);
   ~ServedStore();
   int port() const { return port_; }
+  void set(const std::string& key, const std::string& value);
+  bool has(const std::string& key);
 
  private:
   struct Server;

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/detail/members.h"
 
 namespace lockstep::launch {
 namespace {
@@ -77,10 +79,13 @@ int Supervisor::running() const {
 }
 
 int Supervisor::run(TerminalInput* input) {
+  for (const auto& rank : ranks_) members_.insert(rank.rank);
   while (running() > 0) {
     wait_for_events(input);
     while (const int signal = signals_.next()) on_signal(signal);
     reap();
+    replace_lost();
+    admit_newcomers();
     if (kill_at_ && Clock::now() >= *kill_at_) {
       say(text(running(), " still ran ", seconds(grace_), " later: killed"));
       kill_now();
@@ -93,6 +98,7 @@ int Supervisor::run(TerminalInput* input) {
 }
 
 int Supervisor::poll_timeout() const {
+  if (!waiting_.empty()) return 50;  // what they say comes through the store
   // Nothing tells that a terminal's foreground has come back to us: look now and then.
   if (!kill_at_) return isatty(STDIN_FILENO) ? 500 : -1;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now());
@@ -156,9 +162,59 @@ void Supervisor::reap() {
 
 void Supervisor::ended(RankProcess& rank, int status) {
   const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  one_has_finished_ |= code == 0;
   if (code == 0 || exit_code_) return;
+  if (is_survived(rank, status)) return lose(rank, status);
   exit_code_ = code;
   failed(rank, status, code);
+}
+
+// A newcomer that never began to work harms nobody, however it ends. A rank that ends by itself says that something is
+// wrong, which the others would meet as well.
+bool Supervisor::is_survived(const RankProcess& rank, int status) const {
+  if (!survival_ || told_ != 0) return false;
+  return waiting_.contains(rank.process) || (WIFSIGNALED(status) && (running() > 0 || one_has_finished_));
+}
+
+void Supervisor::lose(const RankProcess& rank, int status) {
+  const std::string who = text("rank ", rank.rank, " (process ", rank.process, ") ");
+  const std::string how = WIFSIGNALED(status) ? text("was killed by ", name_of_signal(WTERMSIG(status)))
+                                              : text("ended with exit code ", WEXITSTATUS(status));
+  if (waiting_.erase(rank.process) > 0) return say(text(who, how, " before it could take part; its place stays empty"));
+  if (one_has_finished_) return say(text(who, how, ", when all was done"));
+  members_.erase(rank.rank);
+  const int left = static_cast<int>(members_.size());
+  const bool enough = left >= survival_->least;
+  say(text(who, how, "; the other ", left, enough ? " go on" : text(" end, as --least is ", survival_->least)));
+  survival_->tell(members_, enough);
+  if (enough)
+    lost_.insert(rank.rank);
+  else
+    exit_code_ = comm::members::too_few_exit_code;
+}
+
+void Supervisor::replace_lost() {
+  for (const int rank : std::exchange(lost_, {})) {
+    if (exit_code_ || told_ != 0) continue;
+    try {
+      if (auto newcomer = survival_->replace(rank)) {
+        waiting_.insert(newcomer->process);
+        ranks_.push_back(std::move(*newcomer));
+      }
+    } catch (const std::exception& error) {
+      say(text("no process takes the place of rank ", rank, ": ", error.what()));
+    }
+  }
+}
+
+void Supervisor::admit_newcomers() {
+  for (const auto& rank : ranks_) {
+    if (!rank.running || !waiting_.contains(rank.process) || !survival_->is_ready(rank)) continue;
+    waiting_.erase(rank.process);
+    members_.insert(rank.rank);
+    say(text("rank ", rank.rank, " (process ", rank.process, ") takes part"));
+    survival_->tell(members_, true);
+  }
 }
 
 void Supervisor::failed(const RankProcess& rank, int status, int code) {

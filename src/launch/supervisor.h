@@ -4,7 +4,9 @@
 #include <signal.h>
 
 #include <chrono>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,17 @@ class Signals {
   struct sigaction pipe_before_ {};
 };
 
+/// How a run goes on when a signal has killed one of its ranks.
+struct Survival {
+  int least;  // fewer end the run
+  /// Tells the ranks who works from now on.
+  std::function<void(const std::set<int>& ranks, bool enough)> tell;
+  /// Whether this process, begun in the place of a lost one, can work.
+  std::function<bool(const RankProcess&)> is_ready;
+  /// Starts a process in the place of a lost one; none where nobody takes it.
+  std::function<std::optional<RankProcess>(int rank)> replace;
+};
+
 /// Watches over the ranks of one host until all have ended: passes signals on and output through, and ends the others
 /// when one fails.
 class Supervisor {
@@ -43,6 +56,8 @@ class Supervisor {
 
   Supervisor(Signals& signals, std::chrono::milliseconds grace) : signals_(signals), grace_(grace) {}
 
+  /// The others go on when one is lost. Called before run().
+  void survive(Survival survival) { survival_ = std::move(survival); }
   /// Starts a rank; on failure ends those that run, and throws.
   void start(int rank, const RankCommand& command);
   /// Until all have ended. The exit code of the first that failed (128 + signal where one killed it), or 0.
@@ -60,6 +75,10 @@ class Supervisor {
   void read_remains();
   void reap();
   void ended(RankProcess& rank, int status);
+  bool is_survived(const RankProcess& rank, int status) const;
+  void lose(const RankProcess& rank, int status);
+  void replace_lost();
+  void admit_newcomers();
   void failed(const RankProcess& rank, int status, int code);
   void on_signal(int signal);
   void send_all(int signal);
@@ -70,6 +89,11 @@ class Supervisor {
   const std::chrono::milliseconds grace_;
   Output output_;
   std::vector<RankProcess> ranks_;
+  std::optional<Survival> survival_;
+  std::set<int> members_;    // who works, where the others survive one's loss
+  std::set<int> lost_;       // whose place nobody has taken yet
+  std::set<pid_t> waiting_;  // newcomers that are not ready yet
+  bool one_has_finished_ = false;
   std::optional<int> exit_code_;  // of the first failure
   int told_ = 0;
   Clock::time_point told_at_;

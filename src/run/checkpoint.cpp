@@ -117,8 +117,14 @@ Checkpoint from_value(const archive::Value& value, const std::string& name) {
 
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
   AtomicFile out(file, "save_checkpoint");
-  archive::write_archive(out, to_value(checkpoint));
+  archive::write_archive([&](std::string_view bytes) { out.write(bytes); }, to_value(checkpoint));
   out.commit(Folder{file.parent_path()}.previous_checkpoint());
+}
+
+std::string bytes_of(const Checkpoint& checkpoint) {
+  std::string all;
+  archive::write_archive([&](std::string_view bytes) { all += bytes; }, to_value(checkpoint));
+  return all;
 }
 
 bool is_checkpoint(const archive::Value& value) {

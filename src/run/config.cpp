@@ -122,6 +122,7 @@ void check(const Config& config) {
                                     {"examples", config.examples},
                                     {"test-examples", config.test_examples},
                                     {"save-every", config.save_every},
+                                    {"copy-every", config.copy_every},
                                     {"log-every", config.log_every},
                                     {"evaluate-every", config.evaluate_every}})
     check_range(name, static_cast<double>(value), 0, kMost);

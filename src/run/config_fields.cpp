@@ -154,6 +154,14 @@ void add_run(std::vector<Field>& out, Config& c) {
                  {},
                  &c.save_every});
   out.push_back(
+      {"copy-every",
+       kOutput,
+       "Under lockstep run --survive: updates between copies of the state in memory, from which the others go "
+       "on when a process is lost",
+       false,
+       {},
+       &c.copy_every});
+  out.push_back(
       {"log-every", kOutput, "Updates between lines of metrics; default: ten an epoch", false, {}, &c.log_every});
   out.push_back(
       {"evaluate-every", kOutput, "Epochs between evaluations; 0: at the end alone", false, {}, &c.evaluate_every});

@@ -85,6 +85,7 @@ std::string to_json(const Metrics& metrics) {
   put(json, "gradient_norm", metrics.gradient_norm);
   put(json, "replicas", metrics.replicas);
   put(json, "devices", metrics.devices);
+  if (!metrics.event.empty()) json["event"] = metrics.event;
   return dump_json(json, -1);
 }
 
@@ -111,6 +112,7 @@ Metrics parse_metrics(std::string_view line, const std::string& where) {
   metrics.gradient_norm = object.number("gradient_norm");
   if (const auto replicas = object.integer("replicas")) metrics.replicas = to_int(object, "replicas", *replicas);
   if (const auto devices = object.integer("devices")) metrics.devices = to_int(object, "devices", *devices);
+  metrics.event = object.string("event").value_or("");
   if (const Json* phases = object.object("phases"))
     metrics.phases = phases_from_json(JsonObject(*phases, "read_metrics", where + ": phases"));
   return metrics;

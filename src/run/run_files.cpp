@@ -100,6 +100,7 @@ void write_summary(const std::filesystem::path& file, const Summary& summary) {
   json["hash"] = summary.hash;
   json["fingerprint"] = Json::object();
   for (const auto& [name, value] : summary.fingerprint) json["fingerprint"][name] = value;
+  for (const auto& event : summary.events) json["events"].push_back(event);
   for (const auto& row : summary.speedup) json["speedup"].push_back(speedup_to_json(row));
   write_json(file, json);
 }
@@ -136,6 +137,7 @@ Summary read_summary(const std::filesystem::path& file) {
       if (!value.is_string()) object.wrong("fingerprint '", name, "' is no text");
       summary.fingerprint.emplace_back(name, value.get<std::string>());
     }
+  summary.events = object.strings("events");
   object.for_each("speedup", [&](const JsonObject& row) { summary.speedup.push_back(speedup_from_json(row)); });
   return summary;
 }

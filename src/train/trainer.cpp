@@ -13,6 +13,7 @@
 #include "lockstep/run/run_files.h"
 #include "lockstep/run/weights.h"
 #include "lockstep/train/job.h"
+#include "lockstep/train/survive.h"
 #include "train/session/plan.h"
 #include "train/session/recorder.h"
 #include "train/session/session.h"
@@ -20,8 +21,9 @@
 namespace lockstep::train {
 namespace {
 
-// The one thing that a signal handler can reach.
+// All that a signal handler can reach.
 std::atomic<int> stop_signal{0};
+std::atomic<int> save_signals{0};
 
 constexpr int64_t kAxes = 3;  // of clouds
 
@@ -64,6 +66,8 @@ struct Trainer::Impl {
   std::optional<run::Checkpoint> start;
   std::function<void(const StepReport&, const models::Classifier&)> on_step{};
   std::function<void(const EpochReport&)> on_epoch{};
+  std::optional<Copies> copies{};
+  std::vector<std::string> events{};
   bool overwrites = false;
   bool has_run = false;
 };
@@ -208,6 +212,26 @@ void Trainer::request_stop(int signal) noexcept {
   stop_signal = signal;
 }
 
+void Trainer::request_save() noexcept {
+  ++save_signals;
+}
+
+void Trainer::survive(comm::Membership& membership) {
+  impl_->copies.emplace(Copies{.membership = membership});
+}
+
+void Trainer::say_event(const std::string& event) {
+  impl_->events.push_back(event);
+}
+
+std::optional<run::Checkpoint> Trainer::newest_copy() const {
+  return impl_->copies ? impl_->copies->newest : std::nullopt;
+}
+
+int64_t Trainer::steps_done() const {
+  return impl_->copies ? impl_->copies->step : 0;
+}
+
 Outcome Trainer::run() {
   require(!impl_->has_run, "Trainer::run", "it has run already, expected one run a trainer");
   impl_->has_run = true;
@@ -221,6 +245,8 @@ Outcome Trainer::run() {
   if (plan.config.check_data) ledger.emplace(plan.task.train->size());
   std::optional<Recorder> recorder;
   if (writes) recorder.emplace(plan, impl_->start, impl_->on_epoch);
+  for (const auto& event : impl_->events)
+    if (recorder) recorder->event(event);
   Work work{.plan = plan,
             .start = impl_->start,
             .loader = loader,
@@ -228,6 +254,8 @@ Outcome Trainer::run() {
             .ledger = ledger ? &*ledger : nullptr,
             .recorder = recorder ? &*recorder : nullptr,
             .stop = stop_signal,
+            .save = save_signals,
+            .copies = impl_->copies ? &*impl_->copies : nullptr,
             .on_step = impl_->on_step,
             .mutex = {},
             .failure = {},
@@ -242,12 +270,12 @@ Outcome Trainer::run() {
       if (work.failure) std::rethrow_exception(work.failure);
       if (!work.trouble.empty()) throw TrainingError(text("train: ", work.trouble, recorder ? recorder->kept() : ""));
     }
-    if (!writes) return work.outcome;
+    if (!writes || work.outcome.regroups) return work.outcome;
     work.outcome.hash = run::hash_of(work.outcome.weights);
     recorder->finish(work.outcome);
     return work.outcome;
   } catch (const std::exception& error) {
-    if (recorder) recorder->abandon(error.what());
+    if (recorder && !(impl_->copies && is_loss(error))) recorder->abandon(error.what());
     throw;
   }
 }

@@ -29,7 +29,7 @@ USES = {
     "run": ["data", "parallel"],
     "report": ["run"],
     "train": ["parallel", "data", "metrics", "models", "report"],
-    "launch": ["base"],
+    "launch": ["comm"],
     "trials": ["launch", "train"],
     "cli": ["trials"],
 }

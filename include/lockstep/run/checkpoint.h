@@ -51,6 +51,9 @@ struct Checkpoint {
 /// Error where it can't be written.
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
+/// What save_checkpoint writes.
+std::string bytes_of(const Checkpoint& checkpoint);
+
 /// Throws DamagedFile or Error (tensor_file.h), or Error where it is no checkpoint.
 Checkpoint load_checkpoint(const std::filesystem::path& file);
 Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& name);

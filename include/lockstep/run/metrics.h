@@ -70,6 +70,7 @@ struct Metrics {
   std::optional<double> gradient_norm = {};
   std::optional<int> replicas = {};
   std::optional<int> devices = {};
+  std::string event = {};  // what befell the run; such a line has no figures
 
   bool operator==(const Metrics&) const = default;
 };

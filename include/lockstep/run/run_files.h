@@ -80,6 +80,7 @@ struct Summary {
   std::optional<double> examples_per_second = {};
   std::string unit = "examples";         // what is counted a second: of scenes whose points have classes "voxels"
   std::vector<SpeedupRow> speedup = {};  // where it was measured
+  std::vector<std::string> events = {};  // what befell it: processes that were lost, and those that came
 
   bool operator==(const Summary&) const = default;
 };

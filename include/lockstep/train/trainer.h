@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lockstep/comm/group.h"
+#include "lockstep/comm/membership.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/order.h"
 #include "lockstep/models/classifier.h"
@@ -63,11 +64,15 @@ struct EpochReport {
 /// How a run ended.
 struct Outcome {
   run::TrainingCursor cursor;
-  EpochReport last;  ///< the last whole epoch, or what there was of the first
-  int signal = 0;    ///< what stopped it, or 0
+  EpochReport last;       ///< the last whole epoch, or what there was of the first
+  int signal = 0;         ///< what stopped it, or 0
+  bool too_few = false;   ///< processes are left to go on: it has ended with a checkpoint
+  bool regroups = false;  ///< it goes on with another generation of processes (survive.h)
   double seconds = 0;
   run::Tensors weights;  ///< on the process that runs replica 0; replica 0's parameters and buffers
   std::string hash;      ///< of the weights; there too
+
+  bool is_whole() const { return signal == 0 && !too_few && !regroups; }
 };
 
 /// Training has failed: a loss that is no number, a disk that is full, a process that gave up. No mistake of a caller.
@@ -116,6 +121,16 @@ class Trainer {
   /// Allows run() to replace the run that config.out holds.
   void overwrite();
 
+  /// Keeps copies of the state in memory, so that the others can go on when a process of this job is lost; a CommError
+  /// comes out of run() then, and newest_copy() is where to go on. train_surviving() does all that.
+  void survive(comm::Membership& membership);
+  /// What happened before, for the log and the metrics.
+  void say_event(const std::string& event);
+  /// None before the first.
+  std::optional<run::Checkpoint> newest_copy() const;
+  /// Updates done in all, so far.
+  int64_t steps_done() const;
+
   /// Trains to the end, or until request_stop. Collective; once. The weights come out, checkpoints and the run's other
   /// files are written. Throws Error where config.out holds a run already that this one does not go on with, and
   /// nobody has called overwrite(); TrainingError, and what the network or a callback threw.
@@ -124,6 +139,8 @@ class Trainer {
   /// Ends all training of this process's job after the step that is under way, with a checkpoint. May be called from a
   /// signal handler, with the signal's number.
   static void request_stop(int signal) noexcept;
+  /// A checkpoint after the step that is under way, and training goes on. From a signal handler too.
+  static void request_save() noexcept;
 
  private:
   struct Impl;

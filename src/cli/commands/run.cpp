@@ -30,6 +30,13 @@ void setup_run(CLI::App& app, Command& chosen, const std::vector<std::string>& p
                       "Seconds an operation may wait for another rank (LOCKSTEP_TIMEOUT)");
   command->add_option("--grace", options->grace,
                       "Seconds between SIGTERM and SIGKILL when a rank has failed; default 5");
+  command->add_flag("--survive", options->survive,
+                    "A rank that a signal kills ends nothing: the others go on in place, with the same result");
+  command->add_flag("--respawn", options->respawn, "With --survive: a new process takes a lost one's place");
+  command->add_option("--least", options->least,
+                      "With --survive: fewer ranks end the run with a checkpoint, and with exit code 75; default 1");
+  command->add_option("--restarts", options->restarts,
+                      "How often a run that has failed is started again, from its newest checkpoint; default 0");
   command->add_flag("--no-prefix", options->no_prefix, "Let the ranks write to this terminal as they are");
   command->callback([options, &chosen, &program] {
     options->program = program;

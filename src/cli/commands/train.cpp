@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -15,11 +16,14 @@
 #include "cli/relaunch.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/comm/detail/members.h"
+#include "lockstep/comm/membership.h"
 #include "lockstep/data/registry.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/report/format.h"
 #include "lockstep/run/run_files.h"
 #include "lockstep/train/job.h"
+#include "lockstep/train/survive.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::cli {
@@ -39,6 +43,13 @@ void stop_on(int signal) {
   struct sigaction now {};
   sigaction(signal, nullptr, &now);
   if (now.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+}
+
+void save_on(int signal) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { train::Trainer::request_save(); };
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
 }
 
 bool holds_run(const std::string& folder) {
@@ -141,43 +152,106 @@ void part(const train::Outcome& outcome, const run::Config& config) {
   if (outcome.last.test && outcome.last.test->mean_iou)
     line += ", test mIoU " + report::fixed(*outcome.last.test->mean_iou, 4);
   std::printf("%s\n", line.c_str());
-  if (outcome.signal != 0)
+  if (!outcome.is_whole())
     std::printf("stopped; go on with: lockstep train --resume %s\n", config.out.c_str());
   else
     std::printf("weights in %s/weights.pt, sha256 %s\n", config.out.c_str(), outcome.hash.c_str());
   std::fflush(stdout);
 }
 
-int train_model(const TrainOptions& options) {
+// A launcher that starts a failed job again (`lockstep run --restarts`, torchrun) says how often it has.
+bool is_restarted() {
+  const char* count = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return count != nullptr && std::atoi(count) > 0;
+}
+
+// What makes this process's trainer, once, or again and again where the job goes on without those that it loses.
+class TrainerMaker {
+ public:
+  TrainerMaker(const TrainOptions& options, run::Config config, std::vector<std::string> given)
+      : options_(options), config_(std::move(config)), given_(std::move(given)) {}
+
+  /// Reads the data before the others wait for this process, as far as its own options say which.
+  void prepare() {
+    if (!options_.resumes) task_ = train::make_task(config_);
+  }
+
+  std::unique_ptr<train::Trainer> make(const comm::Group& group, const std::optional<run::Checkpoint>& copy) {
+    run::Config config = config_;
+    const bool leads = group.rank() == 0;
+    auto start = copy;
+    if (copy) {
+      config = train::resumed_config(config, given_, *copy);
+      config.out = train::folder_of(*copy);
+      config.blocks.clear();  // of processes that are not the same any more
+    } else {
+      start = find_start(config, given_, options_, group);
+    }
+    if (!task_) task_ = train::make_task(config);
+    const bool replaces = options_.overwrite || (options_.resumes && !start);
+    const bool unnamed = !start && config.out.empty();
+    if (!start)
+      config.out = train::from_leader(group, [&] { return claim_folder(config.out, config.model, replaces); });
+    const ClaimedFolder claimed(unnamed && leads ? config.out : "");
+    auto trainer = std::make_unique<train::Trainer>(config, *task_, group, start);
+    if (replaces) trainer->overwrite();
+    if (leads && !copy) greet(*trainer, start);
+    leads_ = leads;
+    config_of_run_ = trainer->config();
+    return trainer;
+  }
+
+  bool leads() const { return leads_; }
+  const run::Config& config_of_run() const { return config_of_run_; }
+
+ private:
+  const TrainOptions& options_;
+  const run::Config config_;
+  const std::vector<std::string> given_;
+  std::optional<train::Task> task_;
+  bool leads_ = true;
+  run::Config config_of_run_;
+};
+
+train::Outcome train_all(TrainerMaker& maker) {
+  if (auto membership = comm::Membership::of_this_job()) {
+    if (membership->is_newcomer()) {
+      maker.prepare();
+      membership->say_ready();
+    }
+    return train::train_surviving(*membership,
+                                  [&](const auto& group, const auto& copy) { return maker.make(group, copy); });
+  }
+  const comm::Group group = comm::connect();
+  const train::Outcome outcome = maker.make(group, std::nullopt)->run();
+  group.finish();
+  return outcome;
+}
+
+int train_model(TrainOptions options) {
   std::vector<std::string> given;
   run::Config config = options.config.resolve(given);
+  if (is_restarted() && !config.out.empty() && config.resume.empty()) {
+    options.resumes = true;
+    options.overwrite = false;
+  }
   if (!options.resumes) run::check(config);  // else with what the checkpoint adds
   require(config.lr > 0 || std::ranges::count(given, "lr") == 0, "train",
           "lr is 0, expected it above 0, or none for the optimiser's usual one");
   require(!options.overwrite || (!options.resumes && config.resume.empty()), "train",
           "--resume goes on with a run and --overwrite replaces it, expected one of them");
   if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);
-  stop_on(SIGINT);
-  stop_on(SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) stop_on(signal);
+  save_on(SIGUSR1);
   signal(SIGPIPE, SIG_IGN);  // training is worth more than whoever reads along: lockstep train ... | head
-  const comm::Group group = comm::connect();
-  const bool leads = group.rank() == 0;
-  const auto start = find_start(config, given, options, group);
-  auto task = train::make_task(config);
-  const bool replaces = options.overwrite || (options.resumes && !start);
-  const bool unnamed = !start && config.out.empty();
-  if (!start) config.out = train::from_leader(group, [&] { return claim_folder(config.out, config.model, replaces); });
-  const ClaimedFolder claimed(unnamed && leads ? config.out : "");
-  train::Trainer trainer(config, std::move(task), group, start);
-  if (replaces) trainer.overwrite();
-  if (leads) greet(trainer, start);
+  TrainerMaker maker(options, config, given);
   try {
-    const train::Outcome outcome = trainer.run();
-    if (leads) part(outcome, trainer.config());
-    group.finish();
+    const train::Outcome outcome = train_all(maker);
+    if (maker.leads()) part(outcome, maker.config_of_run());
+    if (outcome.too_few) return comm::members::too_few_exit_code;
     return outcome.signal == 0 ? 0 : 128 + outcome.signal;
   } catch (const train::TrainingError&) {  // all processes know of it, and one of them says it
-    if (leads) throw;
+    if (maker.leads()) throw;
     return 1;
   }
 }

@@ -27,9 +27,10 @@ std::chrono::milliseconds patience(std::chrono::milliseconds timeout) {
 
 class TransportBackend : public Backend {
  public:
-  TransportBackend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout)
+  TransportBackend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout, bool asks_around)
       : transport_(std::make_shared<CountingTransport>(std::move(transport))),
         timeout_(timeout),
+        asks_around_(asks_around),
         debug_(debug_mode()) {}
 
   ~TransportBackend() override { transport_->close(); }
@@ -63,7 +64,7 @@ class TransportBackend : public Backend {
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members, int number) override {
     const auto start = Clock::now();
     try {
-      return make_transport_backend(transport_->subgroup(members, number), timeout_);
+      return make_transport_backend(transport_->subgroup(members, number), timeout_, asks_around_);
     } catch (const TransportFailure& failure) {
       throw CommError(failure.peer, "split", seconds_since(start), text("split: ", failure.what()));
     }
@@ -101,13 +102,13 @@ class TransportBackend : public Backend {
     const std::string what = name_of(call.kind);
     if (const std::string reason = broken(); !reason.empty())
       throw CommError(-1, what, seconds_since(start), broken_message(what, reason));
-    const auto spare = patience(call.timeout);
+    const auto spare = asks_around_ ? patience(call.timeout) : std::chrono::milliseconds(0);
     try {
       body(start + call.timeout - spare);
     } catch (const TransportFailure& failure) {
       const double seconds = seconds_since(start);
       transport_->close();  // at once, so that the peers fail too and can say so
-      const int culprit = transport_->find_culprit(failure.peer, spare);
+      const int culprit = asks_around_ ? transport_->find_culprit(failure.peer, spare) : failure.peer;
       const std::string message = text(what, ": ", explain(culprit), " (after ", seconds, " s; ", failure.what(), ")");
       break_group(message);
       throw CommError(culprit, what, seconds_since(start), message);
@@ -140,6 +141,7 @@ class TransportBackend : public Backend {
 
   const std::shared_ptr<CountingTransport> transport_;
   const std::chrono::milliseconds timeout_;
+  const bool asks_around_;
   const bool debug_;
   mutable Mutex mutex_;
   std::string broken_ LOCKSTEP_GUARDED_BY(mutex_);  // why, once it is
@@ -150,9 +152,10 @@ class TransportBackend : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport,
-                                                std::chrono::milliseconds timeout) {
-  return std::make_shared<TransportBackend>(std::make_shared<StagingTransport>(std::move(transport)), timeout);
+std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout,
+                                                bool asks_around) {
+  return std::make_shared<TransportBackend>(std::make_shared<StagingTransport>(std::move(transport)), timeout,
+                                            asks_around);
 }
 
 }  // namespace lockstep::comm

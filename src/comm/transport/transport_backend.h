@@ -8,8 +8,8 @@
 
 namespace lockstep::comm {
 
-/// The group whose members send each other messages through this transport.
-std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport,
-                                                std::chrono::milliseconds timeout);
+/// The group whose members send each other messages through this transport. `asks_around`: see ConnectOptions.
+std::shared_ptr<Backend> make_transport_backend(std::shared_ptr<Transport> transport, std::chrono::milliseconds timeout,
+                                                bool asks_around = true);
 
 }  // namespace lockstep::comm

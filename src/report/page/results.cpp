@@ -158,6 +158,10 @@ std::string setup_section(const run::RunData& run) {
         "<div class=\"card\"><h3>Fingerprint</h3>\n<p class=\"muted\">Wherever this is the same, the same recipe gives "
         "the same weights.</p>\n<table>" +
         rows + "</table></div>\n";
+  std::string events;
+  if (run.summary)
+    for (const auto& event : run.summary->events) events += text("<li>", escape(event), "</li>\n");
+  if (!events.empty()) cards += "<div class=\"card\"><h3>What befell it</h3>\n<ul>\n" + events + "</ul></div>\n";
   return cards.empty() ? "" : "<div class=\"grid\">\n" + cards + "</div>\n";
 }
 

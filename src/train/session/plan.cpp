@@ -123,15 +123,15 @@ run::Config config_of(const run::Checkpoint& checkpoint) {
   return config;
 }
 
-std::string broadcast_text(const std::string& mine, const comm::Group& group) {
+std::string broadcast_text(const std::string& mine, const comm::Group& group, int from) {
   if (group.size() == 1) return mine;
   const auto size = at::full({1}, static_cast<int64_t>(mine.size()), at::kLong);
-  group.broadcast(size, 0).wait();
+  group.broadcast(size, from).wait();
   const auto bytes = static_cast<size_t>(size.item<int64_t>());
   const auto words = at::zeros({static_cast<int64_t>((bytes + 7) / 8)}, at::kLong);
   auto* raw = static_cast<char*>(words.mutable_data_ptr());
-  if (group.rank() == 0) std::ranges::copy(mine, raw);
-  if (bytes > 0) group.broadcast(words, 0).wait();
+  if (group.rank() == from) std::ranges::copy(mine, raw);
+  if (bytes > 0) group.broadcast(words, from).wait();
   return {raw, bytes};
 }
 

@@ -166,6 +166,7 @@ void Recorder::go_on(const run::Checkpoint& start) {
   if (plan_.config.out.empty() || !std::filesystem::exists(folder.summary())) return;
   try {
     const run::Summary before = run::read_summary(folder.summary());
+    summary_.events = before.events;
     if (before.steps > start.cursor.step) return;  // what it tells of is trained again
     for (const auto member :
          {&run::Summary::train_loss, &run::Summary::train_accuracy, &run::Summary::test_loss,
@@ -201,8 +202,9 @@ void Recorder::write(const run::Metrics& metrics) {
 }
 
 bool Recorder::holds_test_of(int64_t step) const {
-  return files_ != nullptr && !files_->all.empty() && files_->all.back().subset == data::Subset::test &&
-         files_->all.back().step == step;
+  return files_ != nullptr && std::ranges::any_of(files_->all, [&](const run::Metrics& line) {
+           return line.subset == data::Subset::test && line.step == step;
+         });
 }
 
 void Recorder::draw_curves() {
@@ -284,6 +286,15 @@ void Recorder::say(const std::string& line) {
   progress_.line(line);
 }
 
+void Recorder::event(const std::string& event) {
+  progress_.line(event);
+  summary_.events.push_back(event);
+  writing([&] { write_summary("running"); });
+  auto metrics = metrics_of(data::Subset::train, {.step = summary_.steps}, summary_.epochs);
+  metrics.event = event;
+  write(metrics);
+}
+
 void Recorder::save(run::Checkpoint checkpoint) {
   if (files_ == nullptr) return;
   const int64_t step = checkpoint.cursor.step;
@@ -353,13 +364,13 @@ void Recorder::finish(Outcome& outcome) {
   summary_.epochs = plan_.epochs(outcome.cursor);
   writing([&] {
     if (files_ == nullptr) return;
-    if (outcome.signal == 0) {
+    if (outcome.is_whole()) {
       run::write_weights(files_->folder.weights(), outcome.weights);
       if (std::ranges::all_of(outcome.weights,
                               [](const auto& item) { return archive::safetensors_hold(item.second.scalar_type()); }))
         run::write_weights(files_->folder.safetensors(), outcome.weights);
     }
-    write_summary(outcome.signal == 0 ? "finished" : "interrupted");
+    write_summary(outcome.is_whole() ? "finished" : "interrupted");
     draw_curves();
   });
 }

@@ -25,6 +25,8 @@ class Recorder {
   bool step(const StepReport& report, const Sums& line);
   void epoch(const EpochReport& report);
   void say(const std::string& line);
+  /// What befell the run: said, a line of metrics of its own, and kept in the summary.
+  void event(const std::string& event);
   void save(run::Checkpoint checkpoint);
   /// What a network makes of some examples of the test set. What fails there is a warning: the training is done.
   void samples(models::Classifier& network, c10::Device device);
@@ -68,7 +70,7 @@ class Recorder {
   report::Progress progress_;
   int64_t saved_step_ = -1;
   run::Summary summary_;
-  std::unique_ptr<Files> files_;  // none without a folder
+  std::unique_ptr<Files> files_;     // none without a folder
 };
 
 }  // namespace lockstep::train

@@ -9,14 +9,12 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/run/weights.h"
 #include "train/input.h"
 #include "train/precision.h"
-#include "train/session/snapshot.h"
 
 namespace lockstep::train {
 namespace {
@@ -44,6 +42,8 @@ void Sums::add(const parallel::StepResult& result, double right_answers, const r
 StepSums::StepSums(parallel::Replica& me, const parallel::Optimizer& optimizer)
     : right(me.step_sum(optimizer, "right")),
       stops(me.step_sum(optimizer, "stops")),
+      saves(me.step_sum(optimizer, "saves")),
+      changes(me.step_sum(optimizer, "changes")),
       failures(me.step_sum(optimizer, "failures")),
       data(me.step_sum(optimizer, "data")),
       forward(me.step_sum(optimizer, "forward")),
@@ -72,7 +72,9 @@ Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.pl
   optimizer_ = me_.optimizer(plan_.rule(), plan_.optimizer_options());
   optimizer_.schedule(plan_.schedule());
   sums_.emplace(me_, optimizer_);
+  saves_seen_ = work_.save;
   if (work_.start) restore(*work_.start);
+  copy();
 }
 
 // share() hands replica 0's weights to all.
@@ -84,29 +86,17 @@ void Session::load_initial_weights(models::Classifier& network) const {
     models::load_state_dict(network, run::read_weights(plan_.config.init));
 }
 
-void Session::restore(const run::Checkpoint& checkpoint) {
-  restore_buffers(*network_, checkpoint, me_.number());
-  if (first_here()) optimizer_.load_state_dict(checkpoint.optimizer);
-  cursor_ = checkpoint.cursor;
-  saved_ = cursor_;
-  me_.set_steps(cursor_.step);
-  const FiguresSoFar figures = read_figures(checkpoint.extra);
-  epoch_ = figures.epoch;
-  line_ = figures.line;
-  test_due_ = figures.test_due && epoch_ended();
-  ledger_is_whole_ = figures.ledger.defined() || cursor_.batch == 0;
-  if (first_here()) {
-    work_.loader.seek(place());
-    if (work_.ledger != nullptr && leads() && figures.ledger.defined()) work_.ledger->merge(figures.ledger);
-  }
-  me_.barrier();
-}
-
 void Session::run() {
   // A resumed run that had ended has nothing left to do but its figures; one that a signal ended with an epoch owes
   // those of that epoch.
   if ((done() || test_due_) && work_.evaluator != nullptr) end_epoch();
-  while (!done() && !stopping_) after(update());
+  too_few_ = !done() && work_.copies != nullptr && !work_.copies->membership.enough();
+  if (too_few_) stop_for_lack_of_members();
+  while (!done() && !stopping_ && !regrouping_) after(update());
+  if (regrouping_) {
+    if (first_here()) work_.outcome.regroups = true;
+    return;
+  }
   finish();
 }
 
@@ -142,6 +132,8 @@ parallel::StepResult Session::update() {
     add_times();
     if (first_here()) {
       me_.add(optimizer_, sums_->stops, work_.stop != 0);
+      me_.add(optimizer_, sums_->saves, work_.save != saves_seen_);
+      me_.add(optimizer_, sums_->changes, members_have_changed());
       me_.add(optimizer_, sums_->failures, work_.failed());
     }
     cursor_.batch += batches;
@@ -206,8 +198,13 @@ void Session::after(const parallel::StepResult& result) {
   report(result, phases);
   const bool ended = epoch_ended() || done();
   if (ended) end_epoch();
-  const int64_t every = plan_.config.save_every;
-  if (ended || stopping_ || (every > 0 && cursor_.step % every == 0)) save();
+  const auto is_due = [&](int64_t every) { return every > 0 && cursor_.step % every == 0; };
+  const bool asked = result.sum(sums_->saves) > 0;
+  if (asked) saves_seen_ = work_.save;
+  if (ended || stopping_ || asked || is_due(plan_.config.save_every)) save();
+  regrouping_ = result.sum(sums_->changes) > 0 && !stopping_ && !done();
+  if (regrouping_ || is_due(plan_.config.copy_every)) copy();
+  if (work_.copies != nullptr && first_here()) work_.copies->step = cursor_.step;
 }
 
 // A loss that is none ends the training on all replicas alike; the last checkpoint stays as it is.
@@ -227,8 +224,7 @@ bool Session::is_number(const parallel::StepResult& result) {
 }
 
 // Files and callbacks are one replica's affair; what fails there ends the training on all, a step later.
-template <class Call>
-void Session::guarded(const Call& call) {
+void Session::guarded(const std::function<void()>& call) {
   if (!leads() || work_.failed()) return;
   try {
     call();
@@ -303,34 +299,11 @@ void Session::check_data() {
   me_.barrier();
 }
 
-void Session::save() {
-  if (saved_ == cursor_) return;
-  saved_ = cursor_;
-  const auto buffers = gather_buffers(me_, *network_);
-  at::Tensor ledger;
-  if (work_.ledger != nullptr && ledger_is_whole_) {
-    const auto counts = work_.ledger->state();
-    ledger = me_.sum(first_here() ? counts : at::zeros_like(counts));
-  }
-  guarded([&] {
-    run::Checkpoint checkpoint = snapshot(plan_, *network_, optimizer_, cursor_);
-    checkpoint.buffers = buffers;
-    checkpoint.extra = write_figures({.epoch = epoch_,
-                                      .line = line_,
-                                      .ledger = ledger,
-                                      .seconds = work_.recorder->seconds(),
-                                      .line_seconds = work_.recorder->line_seconds(),
-                                      .one_recipe = work_.recorder->has_one_recipe(),
-                                      .test_due = test_due_});
-    if (is_finite(checkpoint.weights))
-      work_.recorder->save(std::move(checkpoint));
-    else
-      log_warning("the weights are not finite after step ", cursor_.step, ": no checkpoint is written");
-  });
-}
-
 void Session::finish() {
-  if (first_here()) work_.outcome.signal = signal_;
+  if (first_here()) {
+    work_.outcome.signal = signal_;
+    work_.outcome.too_few = too_few_;
+  }
   if (!leads()) return;
   work_.outcome.cursor = cursor_;
   for (const auto& [name, tensor] : models::state_dict(*network_))

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <optional>
 
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
+#include "lockstep/comm/membership.h"
 #include "lockstep/data/ledger.h"
 #include "lockstep/parallel/replica.h"
 #include "train/session/plan.h"
@@ -27,8 +29,15 @@ struct Sums {
 /// What replicas add up along with each step. Times are seconds of the step before.
 struct StepSums {
   StepSums(parallel::Replica& me, const parallel::Optimizer& optimizer);
-  parallel::StepSum right, stops, failures;
+  parallel::StepSum right, stops, saves, changes, failures;
   parallel::StepSum data, forward, backward, communication, update, total;
+};
+
+/// What a process keeps in memory of a run that goes on without the processes that it loses.
+struct Copies {
+  comm::Membership& membership;
+  std::optional<run::Checkpoint> newest{};
+  int64_t step = 0;  // done in all when the run broke off
 };
 
 /// What all replicas of a process share while they train.
@@ -40,6 +49,8 @@ struct Work {
   data::Ledger* ledger;          // none unless the data is checked
   Recorder* recorder;            // on process 0
   const std::atomic<int>& stop;  // the number of a signal that asks to stop
+  const std::atomic<int>& save;  // how often a signal has asked for a checkpoint
+  Copies* copies;                // of the replica that comes first here; none where a lost process ends the run
   std::function<void(const StepReport&, const models::Classifier&)> on_step;
 
   // Set by the replica of this process that comes first.
@@ -69,15 +80,18 @@ class Session {
   void report(const parallel::StepResult& result, const run::Phases& phases);
   void end_epoch();
   void check_data();
+  run::Checkpoint checkpoint(bool needed);
   void save();
+  void copy();
+  bool members_have_changed();
+  void stop_for_lack_of_members();
   void finish();
   bool is_number(const parallel::StepResult& result);
   void add_times();
   run::Phases phases_of(const parallel::StepResult& result) const;
   void note(const parallel::StepResult& result);
   void stop_on_signal();
-  template <class Call>
-  void guarded(const Call& call);
+  void guarded(const std::function<void()>& call);
 
   bool first_here() const { return me_.number() == plan_.team.block().begin; }
   bool leads() const { return me_.number() == 0; }
@@ -98,8 +112,12 @@ class Session {
   double own_loss_ = 0;
   int signal_ = 0;
   bool stopping_ = false;
-  bool test_due_ = false;        // of an epoch that a signal ended
-  bool ledger_is_whole_ = true;  // has all of the epoch that runs
+  bool regrouping_ = false;  // another process is ready to take part
+  bool too_few_ = false;     // processes are left
+  int saves_seen_ = 0;
+  std::chrono::steady_clock::time_point looked_{};  // for another process
+  bool test_due_ = false;                           // of an epoch that a signal ended
+  bool ledger_is_whole_ = true;                     // has all of the epoch that runs
 };
 
 }  // namespace lockstep::train

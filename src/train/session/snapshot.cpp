@@ -47,7 +47,7 @@ run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, co
 }
 
 // As float64, which holds every value of a float and every count up to 2^53, so that one exchange has them all.
-run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network) {
+run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network, bool needed) {
   std::vector<at::Tensor> flat;
   const auto buffers = network.named_buffers();
   for (const auto& buffer : buffers)
@@ -55,7 +55,7 @@ run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& net
   if (flat.empty()) return {};
   const auto rows = me.all_gather(at::cat(flat));
   run::Tensors out;
-  if (me.number() != 0) return out;
+  if (!needed) return out;
   int64_t at = 0;
   for (const auto& buffer : buffers) {
     if (!buffer.value().defined()) continue;

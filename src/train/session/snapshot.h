@@ -19,8 +19,8 @@ struct FiguresSoFar {
 run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
                          const run::TrainingCursor& cursor);
 
-/// Collective. The buffers that replicas have different values in: [R, ...].
-run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network);
+/// Collective. The buffers that replicas have different values in: [R, ...]; none where this replica needs none.
+run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network, bool needed);
 /// Replica `number`'s values of those.
 void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number);
 

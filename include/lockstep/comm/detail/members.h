@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+/// What `lockstep run --survive` and its ranks tell each other through the store where they meet.
+namespace lockstep::comm::members {
+
+/// In the environment of ranks that are told who is left.
+inline constexpr const char* variable = "LOCKSTEP_SURVIVE";
+/// In that of a process that takes the place of a lost one.
+inline constexpr const char* newcomer_variable = "LOCKSTEP_NEWCOMER";
+/// The key under which the launcher says who the members are.
+inline constexpr const char* key = "lockstep/members";
+
+/// Those who work together from some moment on. Each change has the next number.
+struct Generation {
+  int number = 0;
+  bool enough = true;  ///< false: too few are left to go on, and they end with a checkpoint
+  std::vector<int> ranks;
+};
+
+std::string to_text(const Generation& generation);
+Generation parse(const std::string& text);
+
+/// The key with which a newcomer says that it is ready to work.
+std::string ready_key(int rank, int process);
+
+/// What a run ends with that has too few ranks left: as sysexits.h has it, trying again may help.
+inline constexpr int too_few_exit_code = 75;
+
+}  // namespace lockstep::comm::members

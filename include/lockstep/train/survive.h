@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "lockstep/comm/membership.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::train {
+
+/// Makes the trainer of one generation of processes: from the copy that the processes have agreed on, or as the job
+/// begins where none has one yet.
+using MakeTrainer =
+    std::function<std::unique_ptr<Trainer>(const comm::Group& group, const std::optional<run::Checkpoint>& copy)>;
+
+/// Trains, and goes on with the processes that are left when one is lost: they meet again, take the newest copy of the
+/// state that any of them has, divide the replicas anew and train on. The result is that of a run to which nothing
+/// happened. A process that takes a lost one's place gets its state from the others, between two steps.
+///
+/// Each process calls it alike. The outcome, as Trainer::run() gives it, is of the last generation.
+Outcome train_surviving(comm::Membership& membership, const MakeTrainer& make);
+
+/// Whether an exception says that a process was lost.
+bool is_loss(const std::exception& error);
+
+/// The folder of the run that a copy is of.
+std::string folder_of(const run::Checkpoint& copy);
+
+}  // namespace lockstep::train
