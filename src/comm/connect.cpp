@@ -6,9 +6,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "comm/gloo/gloo.h"
+#include "comm/meeting/rendezvous.h"
 #include "comm/mpi/mpi.h"
 #include "comm/nccl/nccl.h"
-#include "comm/rendezvous.h"
 #include "comm/transport/transport_backend.h"
 #include "lockstep/base/error.h"
 

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "comm/host_list.h"
+#include "comm/meeting/host_list.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {

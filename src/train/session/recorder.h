@@ -70,7 +70,7 @@ class Recorder {
   report::Progress progress_;
   int64_t saved_step_ = -1;
   run::Summary summary_;
-  std::unique_ptr<Files> files_;     // none without a folder
+  std::unique_ptr<Files> files_;  // none without a folder
 };
 
 }  // namespace lockstep::train

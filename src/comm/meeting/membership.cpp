@@ -8,7 +8,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "comm/rendezvous.h"
+#include "comm/meeting/rendezvous.h"
 #include "comm/transport/transport.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/detail/members.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/rendezvous.h"
+#include "comm/meeting/rendezvous.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "comm/host_list.h"
+#include "comm/meeting/host_list.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {

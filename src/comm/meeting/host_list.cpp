@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/host_list.h"
+#include "comm/meeting/host_list.h"
 
 #include <charconv>
 #include <optional>
