@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<CpuLevel, 3> all_cpu_levels{CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512};
+constexpr std::array all_cpu_levels{CpuLevel::baseline, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::avx512_bf16};
 
 CpuLevel detect() noexcept {
 #if defined(__x86_64__)
@@ -25,7 +25,8 @@ CpuLevel detect() noexcept {
   if (!f16c || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::baseline;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return avx512 ? CpuLevel::avx512 : CpuLevel::avx2;
+  if (!avx512) return CpuLevel::avx2;
+  return __builtin_cpu_supports("avx512bf16") ? CpuLevel::avx512_bf16 : CpuLevel::avx512;
 #else
   return CpuLevel::baseline;
 #endif
@@ -46,6 +47,8 @@ const char* to_string(CpuLevel level) noexcept {
       return "avx2";
     case CpuLevel::avx512:
       return "avx512";
+    case CpuLevel::avx512_bf16:
+      return "avx512_bf16";
   }
   LOCKSTEP_ASSERT(!"a CpuLevel outside its enumeration");
 }
@@ -53,7 +56,7 @@ const char* to_string(CpuLevel level) noexcept {
 CpuLevel parse_cpu_level(const char* operation, std::string_view text) {
   for (CpuLevel level : all_cpu_levels)
     if (text == to_string(level)) return level;
-  fail(operation, "got '", text, "', expected baseline, avx2 or avx512");
+  fail(operation, "got '", text, "', expected baseline, avx2, avx512 or avx512_bf16");
 }
 
 CpuLevel best_cpu_level() noexcept {

@@ -50,10 +50,11 @@
 namespace lockstep {
 
 /// The instruction sets that our own kernels are compiled for, worst first. `avx2` stands for AVX2, FMA and F16C;
-/// `avx512` for these and AVX-512 F, BW, DQ and VL. A CPU that is not x86-64 has `baseline` alone.
-enum class CpuLevel { baseline, avx2, avx512 };
+/// `avx512` for these and AVX-512 F, BW, DQ and VL; `avx512_bf16` for these and AVX512-BF16, for which products of
+/// bfloat16 alone have a copy. A CPU that is not x86-64 has `baseline` alone.
+enum class CpuLevel { baseline, avx2, avx512, avx512_bf16 };
 
-/// "baseline", "avx2" or "avx512".
+/// "baseline", "avx2", "avx512" or "avx512_bf16".
 const char* to_string(CpuLevel level) noexcept;
 
 /// The inverse of to_string. Throws Error on any other text, naming `operation`.
@@ -90,7 +91,7 @@ CpuLevel requested_cpu_level(const char* text, CpuLevel best);
 template <class Function>
 Function* select_isa(Function* baseline, Function* avx2, Function* avx512) {
   const CpuLevel level = cpu_level();
-  return level == CpuLevel::avx512 ? avx512 : level == CpuLevel::avx2 ? avx2 : baseline;
+  return level >= CpuLevel::avx512 ? avx512 : level == CpuLevel::avx2 ? avx2 : baseline;
 }
 
 }  // namespace detail

@@ -25,6 +25,7 @@ constexpr int kBlockRows = 6;
 
 template <class T>
 struct Simd {
+  using Sum = T;
   static constexpr int kWidth = kVectorBytes / sizeof(T);
   typedef T Vector __attribute__((vector_size(kVectorBytes)));
 

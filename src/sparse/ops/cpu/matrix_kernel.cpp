@@ -2,28 +2,10 @@
 // Compiled once for each CPU level: raw pointers and file-local code only (see base/detail/instruction_set.h).
 #include "sparse/ops/cpu/matrix_kernel.h"
 
-#include "lockstep/base/detail/simd.h"
+#include "sparse/ops/cpu/products.h"
 
 namespace lockstep::sparse::LOCKSTEP_ISA {
 namespace {
-
-using lockstep::LOCKSTEP_ISA::kBlockRows;
-using lockstep::LOCKSTEP_ISA::Simd;
-
-/// Panels are two vectors wide; the last one may be one wide.
-constexpr int kPanelVectors = 2;
-
-template <class T>
-int64_t padded(int64_t n) {
-  constexpr int64_t width = Simd<T>::kWidth;
-  return (n + width - 1) / width * width;
-}
-
-/// The width of a panel where so many columns are left.
-template <class T>
-constexpr int64_t panel_width(int64_t left) {
-  return left <= Simd<T>::kWidth ? Simd<T>::kWidth : kPanelVectors * Simd<T>::kWidth;
-}
 
 /// The first `columns` of `real` values, whole vectors; zeros where there are fewer.
 template <class T>
@@ -79,124 +61,12 @@ void pack(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_s
     pack_columns(w, k, n, column_stride, packed);
 }
 
-// Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row. The
-// product starts from zero and is added at the end, so that rounding grows with k plus the number of products and not
-// with all terms there are.
-template <class T, int kRows, int kVectors>
-inline void multiply_block(const T* const* rows, T* const* sums, int64_t column, int64_t k, const T* panel) {
-  using S = Simd<T>;
-  constexpr int width = S::kWidth;
-  typename S::Vector sum[kRows][kVectors];
-  const T* row[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    row[r] = rows[r];
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = S::broadcast(0);
-  }
-  for (int64_t i = 0; i < k; ++i, panel += kVectors * width) {
-    typename S::Vector weight[kVectors];
-    for (int v = 0; v < kVectors; ++v) weight[v] = S::load(panel + v * width);
-    for (int r = 0; r < kRows; ++r) {
-      const typename S::Vector x = S::broadcast(row[r][i]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = S::multiply_add(x, weight[v], sum[r][v]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) {
-      T* to = sums[r] + column + v * width;
-      S::store(to, S::load(to) + sum[r][v]);
-    }
-}
-
-template <class T, int kRows, int kVectors>
-void multiply_rest(const T* const* rows, T* const* sums, int64_t count, int64_t column, int64_t k, const T* panel) {
-  if constexpr (kRows > 0) {
-    if (count == kRows) return multiply_block<T, kRows, kVectors>(rows, sums, column, k, panel);
-    multiply_rest<T, kRows - 1, kVectors>(rows, sums, count, column, k, panel);
-  }
-}
-
-template <class T, int kVectors>
-void multiply_panel(const T* const* rows, T* const* sums, int64_t count, int64_t column, int64_t k, const T* panel) {
-  int64_t r = 0;
-  for (; r + kBlockRows <= count; r += kBlockRows)
-    multiply_block<T, kBlockRows, kVectors>(rows + r, sums + r, column, k, panel);
-  multiply_rest<T, kBlockRows - 1, kVectors>(rows + r, sums + r, count - r, column, k, panel);
-}
-
-template <class T>
-void multiply(const T* const* rows, T* const* sums, int64_t count, int64_t k, int64_t n, const T* packed) {
-  constexpr int64_t width = Simd<T>::kWidth;
-  for (int64_t column = 0; column < n; column += kPanelVectors * width) {
-    if (n - column <= width) {
-      multiply_panel<T, 1>(rows, sums, count, column, k, packed);
-    } else {
-      multiply_panel<T, kPanelVectors>(rows, sums, count, column, k, packed);
-      packed += k * kPanelVectors * width;
-    }
-  }
-}
-
-/// `total` cut into the fewest blocks of at most kBlockRows, as even as can be: block b starts at b's share.
-struct Blocks {
-  int64_t count, total;
-  explicit Blocks(int64_t m) : count((m + kBlockRows - 1) / kBlockRows), total(m) {}
-  int64_t start(int64_t block) const { return block * total / count; }
-};
-
-/// Rows that lie anywhere, from column `from` on.
-template <class T>
-struct Scattered {
-  const T* const* rows;
-  int64_t from;
-  const T* operator[](int64_t p) const { return rows[p] + from; }
-};
-
-/// Rows of kWidth values, one after the other.
-template <class T, int kWidth>
-struct Packed {
-  const T* data;
-  const T* operator[](int64_t p) const { return data + p * kWidth; }
-};
-
-template <int kRows, int kVectors, class T, class Left, class Right>
-inline void outer_block(Left a, Right b, int64_t count, T* sum, int64_t stride) {
-  using S = Simd<T>;
-  constexpr int width = S::kWidth;
-  typename S::Vector part[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) part[r][v] = S::broadcast(0);
-  for (int64_t p = 0; p < count; ++p) {
-    typename S::Vector right[kVectors];
-    for (int v = 0; v < kVectors; ++v) right[v] = S::load(b[p] + v * width);
-    for (int r = 0; r < kRows; ++r) {
-      const typename S::Vector left = S::broadcast(a[p][r]);
-      for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(left, right[v], part[r][v]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) {
-      T* to = sum + r * stride + v * width;
-      S::store(to, S::load(to) + part[r][v]);
-    }
-}
-
 /// A block of `rows` rows of the sum that read where they lie.
 template <int kRows, int kVectors, class T>
 void outer_scattered(int64_t rows, Scattered<T> a, Scattered<T> b, int64_t count, T* sum, int64_t stride) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return outer_block<kRows, kVectors>(a, b, count, sum, stride);
+    if (rows == kRows) return outer_block<T, kRows, kVectors>(a, b, count, sum, stride);
     outer_scattered<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
-  }
-}
-
-/// The same of copies: a's are `rows` wide, b's kVectors vectors.
-template <int kRows, int kVectors, class T>
-void outer_packed(int64_t rows, const T* a, const T* b, int64_t count, T* sum, int64_t stride) {
-  if constexpr (kRows > 0) {
-    if (rows == kRows)
-      return outer_block<kRows, kVectors>(Packed<T, kRows>{a}, Packed<T, kVectors * Simd<T>::kWidth>{b}, count, sum,
-                                          stride);
-    outer_packed<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
   }
 }
 
@@ -267,7 +137,12 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
 }
 
 template <class T>
-constexpr MatrixKernels<T> kKernels = {padded<T>, pack<T>, multiply<T>, outer_scratch<T>, outer<T>};
+void store(const T* sums, int64_t n, T* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = sums[i];
+}
+
+template <class T>
+constexpr MatrixKernels<T> kKernels = {padded<T>, pack<T>, multiply<T>, outer_scratch<T>, outer<T>, store<T>};
 
 }  // namespace
 
