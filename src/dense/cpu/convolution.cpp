@@ -53,7 +53,7 @@ void forward(const Geometry& g, const at::Tensor& x, const at::Tensor& weight, c
              const at::Tensor& y) {
   const ImageKernels<T>& kernel = image_kernels<T>();
   const at::Tensor packed = scratch(x, g.filter_size() * kernel.padded(g.filters));
-  kernel.pack(weight.const_data_ptr<T>(), g.filter_size(), g.filters, 1, g.filter_size(), packed.mutable_data_ptr<T>());
+  kernel.pack(weight.const_data_ptr<T>(), rows_of(g), g.filters, 1, g.filter_size(), packed.mutable_data_ptr<T>());
   const std::vector<int64_t> corners = corners_of(g);
   const FullImages<T> full(g, x);
   const T* start = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
@@ -68,7 +68,9 @@ void backward_input(const Geometry& g, const at::Tensor& gradient, const at::Ten
                     const at::Tensor& x_gradient) {
   const ImageKernels<T>& kernel = image_kernels<T>();
   const at::Tensor packed = scratch(weight, g.filters * kernel.padded(g.filter_size()));
-  kernel.pack(weight.const_data_ptr<T>(), g.filters, g.filter_size(), g.filter_size(), 1, packed.mutable_data_ptr<T>());
+  const Rows points_rows{1, g.filters, 0};
+  kernel.pack(weight.const_data_ptr<T>(), points_rows, g.filter_size(), g.filter_size(), 1,
+              packed.mutable_data_ptr<T>());
   const int64_t tile = std::clamp<int64_t>(kTileValues / g.filter_size(), 12, g.points() + 12);
   const at::Tensor products = scratch(weight, tile * g.filter_size()), full = scratch(weight, g.full_size());
   std::vector<int64_t> points(tile);
@@ -83,8 +85,8 @@ void backward_input(const Geometry& g, const at::Tensor& gradient, const at::Ten
     std::fill_n(sum, g.full_size(), T(0));
     for (int64_t p = 0; p < g.points(); p += tile) {
       const int64_t count = std::min(tile, g.points() - p);
-      kernel.multiply(from, points.data(), count, {1, g.filters, 0}, g.filter_size(), packed.const_data_ptr<T>(),
-                      nullptr, product);
+      kernel.multiply(from, points.data(), count, points_rows, g.filter_size(), packed.const_data_ptr<T>(), nullptr,
+                      product);
       kernel.scatter(product, corners.data() + p, count, rows_of(g), sum);
       from += count * g.filters;
     }

@@ -2,12 +2,10 @@
 // Compiled once for each CPU level: raw pointers and file-local code only (see base/detail/instruction_set.h).
 #include "dense/cpu/image_kernel.h"
 
-#include "lockstep/base/detail/simd.h"
+#include "dense/cpu/narrow_columns.h"
 
 namespace lockstep::dense::LOCKSTEP_ISA {
 namespace {
-
-using lockstep::LOCKSTEP_ISA::Simd;
 
 // A block of sums, rows times vectors, stays in registers: enough of them to hide how long an addition takes, with room
 // for one row of weights and a broadcast value. Columns are cut into panels of a few vectors.
@@ -33,12 +31,17 @@ struct Panel {
   static constexpr int64_t kWidth = Simd<T>::kWidth;
   int vectors;
   int64_t last;  // columns in the last vector
+  bool is_only;
 
   Panel(int64_t n, int64_t column) {
     const int64_t rest = n - column, whole = (rest + kWidth - 1) / kWidth;
     vectors = static_cast<int>(whole < kPanel ? whole : kPanel);
     last = rest < vectors * kWidth ? rest - (vectors - 1) * kWidth : kWidth;
+    is_only = n <= kPanel * kWidth;
   }
+
+  /// The width of the last vector's columns where it is computed with several terms at once: where it is one of few.
+  int narrow() const { return is_only ? narrow_width<T>(last) : 0; }
 };
 
 /// `total` cut into the fewest blocks of at most `most`, as even as can be: block b starts at b's share.
@@ -61,13 +64,14 @@ template <class T, int kVectors, bool kWhole = false>
 inline void load_row(const T* from, int64_t last, typename Simd<T>::Vector* row) {
   constexpr int whole = kWhole ? kVectors : kVectors - 1;
   for (int v = 0; v < whole; ++v) row[v] = Simd<T>::load(from + v * Simd<T>::kWidth);
-  if constexpr (!kWhole) row[whole] = Simd<T>::load_part(from + whole * Simd<T>::kWidth, last);
+  if constexpr (!kWhole && kVectors > 0) row[whole] = Simd<T>::load_part(from + whole * Simd<T>::kWidth, last);
 }
 
 template <class T, int kVectors>
 inline void store_row(T* to, int64_t last, const typename Simd<T>::Vector* row) {
   constexpr int width = Simd<T>::kWidth;
   for (int v = 0; v + 1 < kVectors; ++v) Simd<T>::store(to + v * width, row[v]);
+  if (kVectors == 0) return;
   if (last == width)
     Simd<T>::store(to + (kVectors - 1) * width, row[kVectors - 1]);
   else
@@ -80,43 +84,103 @@ int64_t padded(int64_t n) {
   return (n + width - 1) / width * width;
 }
 
+/// Calls work.operator()<kWhole, kColumns>() for the panel's whole vectors (the last may be filled in part) and the
+/// width of its narrow columns, or 0.
+template <class T, class Work>
+inline void with_panel(const Panel<T>& panel, const Work& work) {
+  with_number<kPanel>(panel.vectors, [&]<int kVectors>() {
+    if constexpr (narrow_width<T>(1) > 0) {
+      if (panel.narrow() == 2) return work.template operator()<kVectors - 1, 2>();
+      if (panel.narrow() == 4) return work.template operator()<kVectors - 1, 4>();
+    }
+    work.template operator()<kVectors, 0>();
+  });
+}
+
+/// Packs a panel's narrow columns: for each vector, kTerms rows of a line.
+template <class T, int kColumns>
+T* pack_narrow(const T* w, const Rows& rows, int64_t columns, int64_t row_step, int64_t column_step, T* packed) {
+  constexpr int terms = Narrow<T, kColumns>::kTerms;
+  for (int64_t line = 0; line < rows.lines; ++line)
+    for (int64_t i = 0; i < rows.length; i += terms, packed += Simd<T>::kWidth)
+      for (int64_t lane = 0; lane < Simd<T>::kWidth; ++lane) {
+        const int64_t term = i + lane / kColumns, column = lane % kColumns;
+        const bool is_there = term < rows.length && column < columns;
+        packed[lane] = is_there ? w[(line * rows.length + term) * row_step + column * column_step] : T(0);
+      }
+  return packed;
+}
+
 template <class T>
-void pack(const T* w, int64_t k, int64_t n, int64_t row_step, int64_t column_step, T* packed) {
+void pack(const T* w, const Rows& rows, int64_t n, int64_t row_step, int64_t column_step, T* packed) {
   constexpr int64_t width = Simd<T>::kWidth;
   for (int64_t from = 0; from < n; from += kPanel * width) {
-    const int64_t columns = Panel<T>(n, from).vectors * width;
-    const int64_t real = n - from < columns ? n - from : columns;
-    for (int64_t i = 0; i < k; ++i, packed += columns) {
-      const T* source = w + i * row_step + from * column_step;
-      for (int64_t j = 0; j < real; ++j) packed[j] = source[j * column_step];
-      for (int64_t j = real; j < columns; ++j) packed[j] = 0;
-    }
+    const Panel<T> panel(n, from);
+    with_panel(panel, [&]<int kWhole, int kColumns>() {
+      constexpr int64_t columns = kWhole * width;
+      const int64_t real = n - from < columns ? n - from : columns;
+      const T* source = w + from * column_step;
+      for (int64_t i = 0; i < rows.size(); ++i, source += row_step, packed += columns) {
+        for (int64_t j = 0; j < real; ++j) packed[j] = source[j * column_step];
+        for (int64_t j = real; j < columns; ++j) packed[j] = 0;
+      }
+      if constexpr (kColumns > 0)
+        packed = pack_narrow<T, kColumns>(w + (from + columns) * column_step, rows, panel.last, row_step, column_step,
+                                          packed);
+    });
   }
 }
 
-template <class T, int kRows, int kVectors>
-inline void multiply_block(const T* base, const int64_t* begins, const Rows& rows, const T* panel,
-                           const typename Simd<T>::Vector* start, int64_t n, int64_t last, T* out) {
+/// How many terms of a line are added before the narrow columns take the same ones.
+template <class T, int kColumns>
+inline int64_t terms_at_once(int64_t length) {
+  if constexpr (kColumns > 0) return Narrow<T, kColumns>::kTerms;
+  return length;
+}
+
+/// Where the sums of a product begin and end.
+template <class T>
+struct Sums {
+  const T* start;  // null: at zero
+  int64_t n, last;
+};
+
+template <class T, int kRows, int kWhole, int kColumns>
+inline void multiply_block(const T* base, const int64_t* begins, const Rows& rows, const T* panel, const Sums<T>& sums,
+                           T* out) {
   using S = Simd<T>;
-  typename S::Vector sum[kRows][kVectors];
-  const T* row[kRows];
+  constexpr int64_t width = kWhole * S::kWidth;
+  const int64_t terms = terms_at_once<T, kColumns>(rows.length);
+  typename S::Vector first[kWhole] = {}, sum[kRows][kWhole];
+  if (sums.start != nullptr) load_row<T, kWhole, (kColumns > 0)>(sums.start, sums.last, first);
+  NarrowSums<T, kRows, kColumns> narrow;
+  const T *row[kRows], *narrow_panel = panel + rows.size() * width;
   for (int r = 0; r < kRows; ++r) {
     row[r] = base + begins[r];
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = start[v];
+    for (int v = 0; v < kWhole; ++v) sum[r][v] = first[v];
   }
+  if constexpr (kColumns > 0) narrow.begin(sums.start == nullptr ? nullptr : sums.start + width, sums.last);
   for (int64_t line = 0; line < rows.lines; ++line) {
-    for (int64_t i = 0; i < rows.length; ++i, panel += kVectors * S::kWidth) {
-      typename S::Vector weight[kVectors];
-      for (int v = 0; v < kVectors; ++v) weight[v] = S::load(panel + v * S::kWidth);
-      for (int r = 0; r < kRows; ++r) {
-        const typename S::Vector x = S::broadcast(row[r][i]);
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = S::multiply_add(x, weight[v], sum[r][v]);
+    for (int64_t from = 0; from < rows.length; from += terms) {
+      const int64_t end = rows.length - from < terms ? rows.length : from + terms;
+      for (int64_t i = from; i < end; ++i, panel += width) {
+        typename S::Vector weight[kWhole];
+        for (int v = 0; v < kWhole; ++v) weight[v] = S::load(panel + v * S::kWidth);
+        for (int r = 0; r < kRows; ++r) {
+          const typename S::Vector x = S::broadcast(row[r][i]);
+          for (int v = 0; v < kWhole; ++v) sum[r][v] = S::multiply_add(x, weight[v], sum[r][v]);
+        }
+      }
+      if constexpr (kColumns > 0) {
+        narrow.add(row, from, end - from, narrow_panel);
+        narrow_panel += S::kWidth;
       }
     }
     for (int r = 0; r < kRows; ++r) row[r] += rows.line_step;
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) store_row<T, kVectors>(out + r * n, last, sum[r]);
+  for (int r = 0; r < kRows; ++r) store_row<T, kWhole>(out + r * sums.n, kColumns > 0 ? S::kWidth : sums.last, sum[r]);
+  if constexpr (kColumns > 0) narrow.store(out + width, sums.n, sums.last);
 }
 
 template <class T>
@@ -125,44 +189,52 @@ void multiply(const T* base, const int64_t* begins, int64_t count, const Rows& r
   constexpr int64_t width = Simd<T>::kWidth;
   for (int64_t column = 0; column < n; column += kPanel * width) {
     const Panel<T> panel(n, column);
-    with_number<kPanel>(panel.vectors, [&]<int kVectors>() {
-      typename Simd<T>::Vector first[kVectors];
-      for (int v = 0; v < kVectors; ++v) first[v] = Simd<T>::broadcast(0);
-      if (start != nullptr) load_row<T, kVectors>(start + column, panel.last, first);
-      constexpr int most = rows_with(kVectors);
+    const Sums<T> sums{start == nullptr ? nullptr : start + column, n, panel.last};
+    with_panel(panel, [&]<int kWhole, int kColumns>() {
+      constexpr int most = rows_with(kWhole + (kColumns > 0));
       const Blocks blocks(count, most);
       for (int64_t block = 0; block < blocks.count; ++block) {
         const int64_t p = blocks.start(block);
         with_number<most>(blocks.start(block + 1) - p, [&]<int kRows>() {
-          multiply_block<T, kRows, kVectors>(base, begins + p, rows, packed, first, n, panel.last,
-                                             out + p * n + column);
+          multiply_block<T, kRows, kWhole, kColumns>(base, begins + p, rows, packed, sums, out + p * n + column);
         });
       }
-      packed += rows.size() * kVectors * width;
+      packed += rows.size() * kWhole * width;
+      if constexpr (kColumns > 0) {
+        constexpr int terms = Narrow<T, kColumns>::kTerms;
+        packed += rows.lines * ((rows.length + terms - 1) / terms) * width;
+      }
     });
   }
 }
 
-template <class T, int kRows, int kVectors, bool kWhole>
+template <class T, int kRows, int kVectors, int kColumns, bool kFull>
 inline void outer_block(const T* base, const int64_t* begins, int64_t count, int64_t n, int64_t last, const T* b,
                         int64_t stride, T* sum) {
   using S = Simd<T>;
   typename S::Vector part[kRows][kVectors];
+  NarrowOuter<T, kRows, kColumns> narrow;
   for (int r = 0; r < kRows; ++r)
     for (int v = 0; v < kVectors; ++v) part[r][v] = S::broadcast(0);
   for (int64_t p = 0; p < count; ++p, b += n) {
     const T* left = base + begins[p];
     typename S::Vector right[kVectors];
-    load_row<T, kVectors, kWhole>(b, last, right);
+    load_row<T, kVectors, kFull>(b, last, right);
     for (int r = 0; r < kRows; ++r) {
       const typename S::Vector x = S::broadcast(left[r]);
       for (int v = 0; v < kVectors; ++v) part[r][v] = S::multiply_add(x, right[v], part[r][v]);
     }
+    if constexpr (kColumns > 0) narrow.add(left, b + kVectors * S::kWidth, last);
   }
   // Unrolled whole, or the compiler keeps the sums in memory to number them.
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r, sum += stride)
-    for (int v = 0; v < kVectors; ++v) S::store(sum + v * S::kWidth, S::load(sum + v * S::kWidth) + part[r][v]);
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      T* const to = sum + r * stride + v * S::kWidth;
+      S::store(to, S::load(to) + part[r][v]);
+    }
+  if constexpr (kColumns > 0) narrow.add_to(sum + kVectors * S::kWidth, stride);
 }
 
 template <class T>
@@ -171,8 +243,8 @@ void outer(const T* base, const int64_t* begins, int64_t count, const Rows& rows
   const int64_t stride = padded<T>(n);
   for (int64_t column = 0; column < n; column += kPanel * width) {
     const Panel<T> panel(n, column);
-    with_number<kPanel>(panel.vectors, [&]<int kVectors>() {
-      constexpr int most = rows_with(kVectors);
+    with_panel(panel, [&]<int kWhole, int kColumns>() {
+      constexpr int most = rows_with(kWhole + (kColumns > 0));
       const Blocks blocks(rows.length, most);
       for (int64_t line = 0; line < rows.lines; ++line)
         for (int64_t block = 0; block < blocks.count; ++block) {
@@ -180,10 +252,10 @@ void outer(const T* base, const int64_t* begins, int64_t count, const Rows& rows
           const T* left = base + line * rows.line_step + from;
           T* to = sum + (line * rows.length + from) * stride + column;
           with_number<most>(blocks.start(block + 1) - from, [&]<int kRows>() {
-            if (panel.last == width)
-              outer_block<T, kRows, kVectors, true>(left, begins, count, n, panel.last, b + column, stride, to);
-            else
-              outer_block<T, kRows, kVectors, false>(left, begins, count, n, panel.last, b + column, stride, to);
+            if (kColumns > 0 || panel.last == width)
+              outer_block<T, kRows, kWhole, kColumns, true>(left, begins, count, n, panel.last, b + column, stride, to);
+            else if constexpr (kColumns == 0)
+              outer_block<T, kRows, kWhole, 0, false>(left, begins, count, n, panel.last, b + column, stride, to);
           });
         }
     });

@@ -20,8 +20,9 @@ template <class T>
 struct ImageKernels {
   /// n rounded up to whole vectors.
   int64_t (*padded)(int64_t n);
-  /// Packs the matrix with elements w[i * row_step + j * column_step], i < k, j < n, into k * padded(n) values.
-  void (*pack)(const T* w, int64_t k, int64_t n, int64_t row_step, int64_t column_step, T* packed);
+  /// Packs the matrix with elements w[i * row_step + j * column_step], i < rows.size(), j < n, for products with such
+  /// rows, into at most rows.size() * padded(n) values.
+  void (*pack)(const T* w, const Rows& rows, int64_t n, int64_t row_step, int64_t column_step, T* packed);
   /// out[p * n + j] = start[j] + sum over i of row_p[i] * W[i][j], where row p begins at base + begins[p] and p <
   /// count. No start: zero.
   void (*multiply)(const T* base, const int64_t* begins, int64_t count, const Rows& rows, int64_t n, const T* packed,
