@@ -108,6 +108,10 @@ EXPECTED = {
     "calls:fewer-steps": {"uneven-steps"},
     "calls:stops-early": {"uneven-steps"},
 }
+# What is a note, and nothing above one.
+NOTES = {"plain": {"learning-rate-not-scaled"}, "of-arguments": {"learning-rate-not-scaled"}, "scaled-above": set(),
+         "warmed-up": set(), "divided-batch": set()}  # fmt: skip
+EXPECTED.update({f"rates:{name}": set() for name in NOTES})
 # The stories of docs/use/rescue.md; the fourth needs two runs, and is in doctor_trials_test.py.
 STORIES = {1: {"duplicate-examples"}, 2: {"rank-local-metric"}, 3: {"unsynchronised-batch-norm"}, 4: None, 5: {"waits-for-data"},
            6: {"rank-local-metric"}, 7: {"set-epoch-missing"}, 8: {"weights-differ", "gradients-not-averaged"},
@@ -161,6 +165,7 @@ CODES = {
     "gradients-not-averaged": ("models:manual-sum", "models:late-parameter", "models:manual-scaled-loss"),
     "mean-of-means": ("models:uneven-shares", "figures:averaged-means", "healthy:weighed-shares"),
     "rank-local-metric": ("figures:local-accuracy", "figures:frechet-averaged", "figures:merged"),
+    "learning-rate-not-scaled": ("rates:plain", "rates:of-arguments", "rates:scaled-above"),
     "uneven-steps": ("calls:fewer-steps", "calls:stops-early", "healthy:uneven-joined"),
     "mismatched-collectives": ("calls:barrier-of-one", "calls:other-operation", "calls:own-groups"),
     "unused-parameters": ("models:unused", "models:needless-search", "models:unused-frozen"),
@@ -217,9 +222,15 @@ def test_what_costs_time(folder, name):
     assert SPEED[name] <= said if SPEED[name] else not {each.code for each in found if each.severity != "note"}, said
 
 
+@pytest.mark.parametrize("name", NOTES)
+def test_what_is_a_note(folder, name):
+    assert {each.code for each in judged(folder, f"rates:{name}")} == NOTES[name]
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_each_code_has_a_plain_program_a_disguised_and_a_healthy_one(code):
-    codes = {**EXPECTED, **{f"speed:{name}": found for name, found in SPEED.items()}}
+    codes = {**EXPECTED, **{f"{module}:{name}": found for module, some in (("speed", SPEED), ("rates", NOTES))
+                            for name, found in some.items()}}  # fmt: skip
     assert [code in codes[name] for name in CODES[code]] == [True, True, False]
 
 

@@ -10,10 +10,17 @@ from ..logs import Rank, Run
 
 _MATCH = """# every rank of a group makes the same calls in the same order: move the collective out of what only
 # some ranks do (if rank == 0: ...), and give it the same shape everywhere"""
-_EVEN = """loader = DataLoader(dataset, sampler=DistributedSampler(dataset, drop_last=True), ...)   # as many steps on all ranks
-# lockstep.ExactSampler gives all ranks the same number of batches; or, with uneven inputs:
-with model.join():
+_JOIN = """with model.join():   # where the loop has no collective of its own
     for batch in loader: ..."""
+_EVEN = """# as many steps on all ranks: parts of one size of the whole data set (or lockstep.ExactSampler, without dropping any)
+loader = DataLoader(dataset, batch_size={batch}, sampler=DistributedSampler(dataset, drop_last=True))
+# or, where ranks must hold parts of other sizes, and the loop has no collective of its own:
+#   with model.join():
+#       for batch in loader: ..."""
+_TOGETHER = """stops = torch.tensor(float(stop))   # this rank's wish
+torch.distributed.all_reduce(stops)   # on every rank, where it is decided: all leave the loop, or none
+if stops > 0:
+    break"""
 
 
 def _calls(rank: Rank) -> Dict[str, List[dict]]:
@@ -84,6 +91,19 @@ def _left_loops(rank: Rank) -> int:
     return len(rank.of("passend"))
 
 
+def _leaves_early(rank: Rank) -> bool:
+    """Whether a rank left its last loop over a loader before the end of it."""
+    last = max((one for one in rank.passes.values() if one.trains), key=lambda one: one.begun, default=None)
+    return last is not None and not last.ended
+
+
+def _even(run: Run) -> str:
+    about = next((one.loader.about for rank in run.ranks for one in rank.passes.values() if one.trains), None)
+    if about is not None and about["iterable"]:
+        return _JOIN
+    return _EVEN.format(batch=about["batch"] if about is not None and about["batch"] else "...")
+
+
 def _stuck(run: Run) -> Optional[Finding]:
     """Ranks that wait where the others do not come."""
     ends = {rank.number: _last(rank) for rank in run.ranks}
@@ -93,13 +113,15 @@ def _stuck(run: Run) -> Optional[Finding]:
     if any(what == "raised an error" for what, _ in ends.values()):
         return None  # the others wait for it, and its own message says why
     steps = {rank.number: rank.steps or len(rank.of("backward")) for rank in run.ranks}
+    gone = [rank for rank in run.ranks if ends[rank.number][0] == "has ended"]
     lines = [f"rank {n}: {steps[n]} steps made, {what}" + (f" at {_short(places)}" if places else "")
              for n, (what, places) in ends.items()]  # fmt: skip
     where = next((places[0] for _, places in ends.values() if places), "")
     if len(set(steps.values())) > 1 or len({_left_loops(rank) for rank in run.ranks}) > 1 or any(
             what == "has ended" for what, _ in ends.values()):  # fmt: skip
         return Finding("uneven-steps", "error", "Ranks make different numbers of steps, and wait for each other.",
-                       lines, sorted(ends), where, "The program hangs until the group's time-out, or ends with an error.", _EVEN)  # fmt: skip
+                       lines, sorted(ends), where, "The program hangs until the group's time-out, or ends with an error.",
+                       _TOGETHER if any(map(_leaves_early, gone)) else _even(run))  # fmt: skip
     return Finding("mismatched-collectives", "error", "Ranks wait in different calls.", lines, sorted(ends), where,
                    "The program hangs until the group's time-out, or ends with an error.", _MATCH)  # fmt: skip
 
@@ -117,7 +139,7 @@ def _uneven(run: Run) -> Optional[Finding]:
             lines = [f"epoch {one.number}: " + ", ".join(f"rank {r} {c} batches" for r, c in counts.items())]
             return Finding("uneven-steps", "error", "Ranks make different numbers of steps in an epoch.", lines,
                            sorted(counts), one.loader.about["where"],
-                           "A rank waits in its collective for ranks that have left the loop.", _EVEN)  # fmt: skip
+                           "A rank waits in its collective for ranks that have left the loop.", _even(run))  # fmt: skip
     return None
 
 

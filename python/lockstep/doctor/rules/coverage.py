@@ -9,11 +9,16 @@ from ..findings import Finding
 from ..logs import Pass, Run
 from . import source
 
-_EXACT = """sampler = lockstep.ExactSampler(dataset, batch_size=...)   # each example once, on any number of ranks
+_EXACT = """# each example once an epoch, on any number of ranks; {whole} examples of all ranks together are a batch
+sampler = lockstep.ExactSampler(dataset, batch_size={whole})
 loader = DataLoader(dataset, batch_sampler=sampler)"""
 _EVALUATE = """mine = torch.utils.data.Subset(dataset, range(rank, len(dataset), world_size))   # no padding, none left out
-loader = DataLoader(mine, batch_size=...)
-# then sum counts over ranks: lockstep.metrics.Accuracy().all_merge(), or all_reduce of [correct, seen]"""
+loader = DataLoader(mine, batch_size={batch})
+# a rank may have an example more: evaluate model.module, which waits for no other rank in its forward pass, and merge
+# sums, not tensors of examples: lockstep.metrics.Accuracy().all_merge(), or all_reduce of [correct, seen]"""
+_CUT = """# once the parts of all ranks are gathered whole, put them into the sampler's order, and cut its repeats off:
+every = torch.stack(parts, 1).flatten(0, 1)[:len(dataset)]   # parts: a tensor of each rank, as all_gather gives them"""
+_ACCELERATE = "predicted, wanted = accelerator.gather_for_metrics((predicted, wanted))   # instead of gather: cuts repeats off"
 
 
 def _is_dealt_to_more(by_rank: Dict[int, List[int]], size: int, world: int) -> bool:
@@ -37,6 +42,24 @@ def _cut_off(run: Run, passes: Dict[int, Pass]) -> str:
             if place:
                 return place
     return ""
+
+
+def _gathers(run: Run, passes: Dict[int, Pass]) -> bool:
+    """Whether ranks gather tensors of examples after a pass, or in it."""
+    one, rank = passes[min(passes)], next(each for each in run.ranks if each.number == min(passes))
+    until = min((each["t"] for each in rank.of("backward") if each["t"] > one.begun), default=float("inf"))
+    calls = [each for each in rank.of("call") if one.begun <= each["t"] < until]
+    return any(each["kind"].startswith("all_gather") and "object" not in each["kind"] and each["elements"] > 4 for each in calls)
+
+
+def _fix(run: Run, passes: Dict[int, Pass], trains: bool, repeats: bool) -> str:
+    about = next(iter(passes.values())).loader.about
+    batch = about["batch"] or max((len(ids) for one in passes.values() for ids in one.ids), default=1)
+    if trains:
+        return _EXACT.format(whole=batch * run.world)
+    if repeats and any("Shard" in name for name in about["samplers"]):
+        return _ACCELERATE
+    return _CUT if repeats and _gathers(run, passes) else _EVALUATE.format(batch=batch)
 
 
 def _one(run: Run, passes: Dict[int, Pass], missed: List[frozenset]) -> List[Finding]:
@@ -70,7 +93,7 @@ def _one(run: Run, passes: Dict[int, Pass], missed: List[frozenset]) -> List[Fin
              f"for example not {sorted(gone)[:4]}"], ranks, about["where"],
             f"{missing / size:.1%} of the data " + ("is not learned from in this epoch." if trains else
                                                      "does not count in the figure: it may be off by as much."),
-            _EXACT if trains else _EVALUATE))  # fmt: skip
+            _fix(run, passes, trains, False)))  # fmt: skip
     again = sum(count - 1 for count in counts.values() if count > 1)
     cut = _cut_off(run, passes) if again and not trains else ""
     if 0 < again <= max(world * batch, world) and again < 0.5 * size:
@@ -82,7 +105,7 @@ def _one(run: Run, passes: Dict[int, Pass], missed: List[frozenset]) -> List[Fin
              f"twice: {twice[:6]}"], ranks, about["where"],
             f"Repeated examples weigh twice: {again / size:.2%} of " +
             ("an epoch." if trains else f"the set, so a figure over it can be off by up to {again / size:.2%}."),
-            _EXACT if trains else _EVALUATE,
+            _fix(run, passes, trains, True),
             f"That the repeats weigh at all: {cut} seems to cut them off after gathering." if cut else ""))  # fmt: skip
     return found
 

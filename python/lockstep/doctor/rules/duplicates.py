@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import collections
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 from ..findings import Finding
 from ..logs import Pass, Rank, Run
 
-_LOADER_FIX = """sampler = DistributedSampler(dataset, shuffle=True)   # or lockstep.ExactSampler(dataset, batch_size=...)
-loader = DataLoader(dataset, batch_size=..., sampler=sampler)
+_LOADER_FIX = """sampler = DistributedSampler(dataset, shuffle=True)
+loader = DataLoader(dataset, batch_size={batch}, sampler=sampler)
 for epoch in range(epochs):
     sampler.set_epoch(epoch)"""
+_TOLD_FIX = """# without num_replicas and rank, the sampler takes them from the process group:
+sampler = DistributedSampler(dataset, shuffle=True)"""
+_SPLIT_FIX = """# all ranks hold one and the same data set before the sampler divides it: split it with one seed
+split = torch.Generator().manual_seed(seed)   # without the rank
+dataset, held_out = torch.utils.data.random_split(whole, sizes, generator=split)"""
 _OWN_FIX = """# take every world_size-th of one order that all ranks know:
 indices = order[rank::world_size]"""
 _ITERABLE_FIX = """info = torch.utils.data.get_worker_info()
 workers, worker = (info.num_workers, info.id) if info else (1, 0)
 number, of = rank * workers + worker, world_size * workers
 examples = itertools.islice(examples, number, None, of)   # in the data set's __iter__"""
-_SEED_FIX = "generator = torch.Generator().manual_seed(seed + rank)   # a seed a rank for what it draws by itself"
+_DRAWN_FIX = """indices = order[rank::world_size]   # of one order that all ranks know
+# or, where each rank draws examples by itself: generator = torch.Generator().manual_seed(seed + rank)"""
 
 
 def _same_steps(first: Sequence[frozenset], second: Sequence[frozenset]) -> Tuple[int, int]:
@@ -41,12 +47,22 @@ def _is_random(run: Run, rank: int, one: Pass) -> bool:
     return False
 
 
+def _fix(about: Dict[str, Any], same_data: bool) -> str:
+    if about["iterable"]:
+        return _ITERABLE_FIX
+    if "RandomSampler" in about["samplers"]:
+        return _LOADER_FIX.format(batch=about["batch"] or "...")
+    if any("DistributedSampler" in name for name in about["samplers"]):
+        return _TOLD_FIX if same_data else _SPLIT_FIX
+    return _OWN_FIX
+
+
 def _pass_finding(run: Run, passes: Dict[int, Pass]) -> List[Finding]:
     ranks = sorted(passes)
     first, one = ranks[0], passes[ranks[0]]
     about = one.loader.about
     same_data = all(p.loader.about["print"] == about["print"] for p in passes.values()) and not about["iterable"]
-    fix = _ITERABLE_FIX if about["iterable"] else _LOADER_FIX if "RandomSampler" in about["samplers"] else _OWN_FIX
+    fix = _fix(about, same_data)
     for other in ranks[1:]:
         two = passes[other]
         pair = dict(ranks=[first, other], where=about["where"], fix=fix)
@@ -146,7 +162,7 @@ def _without_loaders(run: Run) -> List[Finding]:
                                 f"Ranks {first.number} and {rank.number} train on the same examples in the same steps.",
                                 [f"the model's inputs are equal in {equal} of {count} steps"],
                                 cost=f"The ranks' gradients are equal: {run.world} ranks learn what one would.",
-                                fix=_OWN_FIX if len(set(one.values())) < 3 else _SEED_FIX + "\n" + _OWN_FIX,
+                                fix=_DRAWN_FIX,
                                 **pair)]  # type: ignore[arg-type]  # fmt: skip
             (rows, count), (rows2, count2) = _until_one_repeats(one), _until_one_repeats(two)
             share = len(rows & rows2) / max(1, min(len(rows), len(rows2)))

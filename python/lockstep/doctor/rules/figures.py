@@ -18,10 +18,19 @@ from ..findings import Finding
 from ..logs import Pass, Rank, Run
 from . import source
 
-FIX = """correct, seen = torch.tensor(float(correct)), torch.tensor(float(seen))   # sums, not means
+FIX = """correct, seen = torch.tensor(float(correct)), torch.tensor(float(seen))   # sums over examples, not means
 for each in (correct, seen):
-    torch.distributed.all_reduce(each)
-accuracy = correct / seen   # or lockstep.metrics.Accuracy(), FrechetDistance(...): add(...), then all_merge()"""
+    torch.distributed.all_reduce(each)   # on every rank, not within 'if rank == 0'
+accuracy = correct / seen   # or lockstep.metrics.Accuracy(): add(...), then all_merge()"""
+MOMENTS = """score = lockstep.metrics.FrechetDistance(features)   # or ConfusionMatrix, FeatureMoments, ...
+score.add_real(real); score.add_fake(fake)            # each rank its own examples
+score.all_merge(); print(score.value())               # moments merge, distances do not"""
+NOT_MEANS = re.compile(r"fr[eé]chet|(^|_)fid($|_)|^kid$|auc|auroc|(^|_)f1($|_)|median|quantile|percentile|precision|recall"
+                       r"|perplexity|(^|_)ppl($|_)|(^|_)std($|_)|correlation", re.I)  # fmt: skip
+_WHOLE = """# rank 0 evaluates all of it, with a loader that divides nothing:
+loader = DataLoader(dataset, batch_size={batch})
+# or every rank its part, and then sums are merged: torch.distributed.all_reduce of [correct, seen], on every rank"""
+_TRAINING = "shown = loss.detach().clone(); torch.distributed.all_reduce(shown); shown /= torch.distributed.get_world_size()"
 _LIGHTNING = 'self.log(name, value, sync_dist=True)   # or log a torchmetrics object, which merges by itself'
 _MERGES = ("all_reduce", "reduce", "all_gather", "gather", "reduce_scatter", "all_to_all")
 _LABELLED = re.compile(r"\brank\b|\blocal\b|\bworker\b|\[\d+\]", re.I)
@@ -146,8 +155,15 @@ def _alone(run: Run, number: int, of_ranks: Dict[int, Phase]) -> Optional[Findin
     return Finding(
         "rank-local-metric", "warning" if kinds or chooses else "note",
         "A figure of an evaluation is that of one rank's part of the examples.", evidence, sorted(of_ranks),
-        next((each["where"][0] for each in shown), first.where()), _cost(run, first), FIX,
+        next((each["where"][0] for each in shown), first.where()), _cost(run, first), _fix(of_ranks, said),
         "" if kinds else "That a figure is made of this evaluation. To be sure, look at what becomes of its results.")  # fmt: skip
+
+
+def _fix(of_ranks: Dict[int, Phase], said: str) -> str:
+    first = of_ranks[min(of_ranks)]
+    if len(of_ranks) == 1 and first.passes:
+        return _WHOLE.format(batch=first.passes[0].loader.about["batch"] or "...")
+    return MOMENTS if any(NOT_MEANS.search(word) for word in re.split(r"\W+", said)) else FIX
 
 
 def _cost(run: Run, phase: Phase) -> str:
@@ -256,7 +272,7 @@ def _of_training(run: Run) -> List[Finding]:
                     "rank-local-metric", "note", "A figure of the training that is shown is that of one rank's share.",
                     [f"'{each['text'][:80]}' at {source.short(each['where'])}"], [rank.number], each["where"][0],
                     f"It is noisier than that of the whole batch, which has {run.world} shares.",
-                    "shown = loss.detach().clone(); torch.distributed.all_reduce(shown); shown /= world_size",
+                    _TRAINING,
                     "That it is made of this rank's loss.")]  # fmt: skip
     return []
 

@@ -8,14 +8,8 @@ from typing import Dict, List, Optional, Tuple
 
 from ..findings import Finding
 from ..logs import Rank, Run
-from . import weights
+from . import weights, wrapping
 
-_DDP = """model = DistributedDataParallel(model)   # after the last parameter was made; averages every gradient
-# by hand, between backward() and step(), for every parameter on every rank:
-#   torch.distributed.all_reduce(p.grad); p.grad /= world_size"""
-_DIVIDE = """for p in model.parameters():
-    torch.distributed.all_reduce(p.grad)
-    p.grad /= torch.distributed.get_world_size()   # a mean, not a sum"""
 _SHARES = """# weigh each rank's loss by its share of the global batch (DistributedDataParallel divides by the ranks):
 total = torch.tensor(float(len(x))); torch.distributed.all_reduce(total)
 loss = criterion(out, y) * len(x) * world_size / total"""
@@ -72,7 +66,7 @@ def _different(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
         [f"different on the ranks when the optimiser takes them: {', '.join(sorted(names)[:4])} "
          f"(in {apart[names[0]]} of {looked[names[0]]} steps, norm about {norm:.3g})", *([f"why: {reason}"] if reason else [])],
         [rank.number for rank in run.ranks], where[0], "Each rank trains these parameters on its own examples alone.",
-        _DDP)]  # fmt: skip
+        wrapping.fix(run))]  # fmt: skip
 
 
 def _wrong_mean(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
@@ -109,7 +103,7 @@ def _wrong_mean(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
                 "gradients-not-averaged", "error" if plain else "note",
                 f"Gradients are the ranks' sum, {world} times their mean.",
                 [f"in {len(ratios)} steps that were looked at, the gradient was {middle:.3f} times the mean of the ranks' own"],
-                ranks, where, f"The learning rate is in effect {world} times as large, and grows with the ranks.", _DIVIDE,
+                ranks, where, f"The learning rate is in effect {world} times as large, and grows with the ranks.", wrapping.BY_HAND,
                 "" if plain else "That each rank's loss is a mean over its share: to be sure, look at how it is scaled."))
     wrong = [name for name, each in off.items() if len(each) > 1 and abs(statistics.median(each) - 1) > 0.05
              and max(each) - min(each) > 0.02]  # fmt: skip
@@ -118,13 +112,13 @@ def _wrong_mean(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
         found.append(Finding(
             "gradients-not-averaged", "warning", f"The gradients of {len(lone)} parameters are not the mean of the ranks' own.",
             [f"'{name}': {statistics.median(off[name]):.3f} times what the other parameters have" for name in lone[:3]],
-            ranks, where, "These parameters learn from some ranks more than from others.", _DDP,
+            ranks, where, "These parameters learn from some ranks more than from others.", wrapping.fix(run),
             "What backward() left on each rank: where the program changes gradients one by one (clipping by value), it is right."))
     elif len(ratios) > 2 and not found and _is_one_ranks(tables, steps):
         found.append(Finding(
             "gradients-not-averaged", "error", "All ranks step with the gradient of one of them.",
             [f"in {len(steps)} steps the gradient was that of rank {_is_one_ranks(tables, steps) - 1}, not the mean"], ranks,
-            where, "The other ranks' examples are computed and thrown away.", _DDP))  # fmt: skip
+            where, "The other ranks' examples are computed and thrown away.", wrapping.fix(run)))  # fmt: skip
     return found
 
 
@@ -181,6 +175,14 @@ def _sizes(rank: Rank) -> Dict[int, int]:
     return sizes
 
 
+def _weighs_right(run: Run, shares: List[int]) -> bool:
+    """Whether ranks' losses are means that were multiplied by what their shares of the first step ask for."""
+    if any(_scale(rank)[1] != "mean" for rank in run.ranks):
+        return False
+    weights = [_scale(rank)[0] / share for rank, share in zip(run.ranks, shares)]
+    return len(set(shares)) > 1 and max(weights) - min(weights) < 1e-3 * max(weights)
+
+
 def judge_shares(run: Run) -> List[Finding]:
     """Gradients of shares that differ in size weigh the same."""
     if run.world < 2 or len({_main_root(rank)[1] for rank in run.ranks}) > 1:
@@ -189,6 +191,8 @@ def judge_shares(run: Run) -> List[Finding]:
     steps = sorted(set.intersection(*(set(each) for each in sizes)))[: max(0, min(rank.steps for rank in run.ranks))]
     uneven = [s for s in steps if max(each[s] for each in sizes) > min(each[s] for each in sizes)]
     if not uneven or _scale(run.ranks[0])[1] == "sum":
+        return []
+    if _weighs_right(run, [each[steps[0]] for each in sizes]):
         return []
     far = [s for s in uneven if max(each[s] for each in sizes) > 1.25 * min(each[s] for each in sizes)]
     scaled = {round(_scale(rank)[0], 4) for rank in run.ranks}

@@ -3,19 +3,12 @@
 means of statistics that do not average (rank-local-metric)."""
 from __future__ import annotations
 
-import re
 import statistics
 from typing import Dict, List, Optional
 
 from ..findings import Finding
 from ..logs import Run
 from . import figures, source
-
-_NOT_MEANS = re.compile(r"fr[eé]chet|(^|_)fid($|_)|^kid$|auc|auroc|(^|_)f1($|_)|median|quantile|percentile|precision|recall"
-                        r"|perplexity|(^|_)ppl($|_)|(^|_)std($|_)|correlation", re.I)  # fmt: skip
-_MOMENTS = """score = lockstep.metrics.FrechetDistance(features)   # or ConfusionMatrix, FeatureMoments, ...
-score.add_real(real); score.add_fake(fake)            # each rank its own examples
-score.all_merge(); print(score.value())               # moments merge, distances do not"""
 
 
 def _sizes(of_ranks: Dict[int, figures.Phase]) -> Dict[int, int]:
@@ -40,7 +33,7 @@ def _not_means(calls: Dict[int, dict]) -> Optional[Finding]:
     own = [each["before"][0] for each in calls.values()]
     if not one["where"] or one["op"] not in ("SUM", "AVG") or all(value == int(value) for value in own):
         return None
-    words = [name for name in source.names_behind(one["where"][0]) if _NOT_MEANS.search(name)]
+    words = [name for name in source.names_behind(one["where"][0]) if figures.NOT_MEANS.search(name)]
     if not words:
         return None
     return Finding(
@@ -48,7 +41,7 @@ def _not_means(calls: Dict[int, dict]) -> Optional[Finding]:
         [f"'{words[0]}' of each rank is added up at {source.short(one['where'])}: " + ", ".join(f"{v:.4g}" for v in own)],
         sorted(calls), one["where"][0],
         "The mean of the parts' statistics is not that of all examples: a Frechet distance of few examples is too large.",
-        _MOMENTS, f"The name '{words[0]}'. To be sure, compare with the figure of one process.")  # fmt: skip
+        figures.MOMENTS, f"The name '{words[0]}'. To be sure, compare with the figure of one process.")  # fmt: skip
 
 
 def _mean_of_means(run: Run, of_ranks: Dict[int, figures.Phase], calls: Dict[int, dict]) -> Optional[Finding]:

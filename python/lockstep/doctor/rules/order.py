@@ -15,7 +15,10 @@ _SET_EPOCH = """for epoch in range(epochs):
     for batch in loader: ..."""
 _BY_HAND = """generator = torch.Generator().manual_seed(seed + epoch)   # an order an epoch, the same on all ranks
 order = torch.randperm(len(dataset), generator=generator)[rank::world_size]"""
-_OWN = "generator.manual_seed(seed + epoch)   # in the sampler: an order an epoch, the same on all ranks"
+_OWN = """# in the sampler's __iter__: an order an epoch, the same on all ranks
+generator = torch.Generator().manual_seed(seed + self.epoch)
+order = torch.randperm(size, generator=generator).tolist()[rank::world_size]
+self.epoch += 1"""
 
 
 def _epochs(rank: Rank) -> Iterator[Tuple[Pass, Pass]]:

@@ -9,25 +9,48 @@ from ..findings import Finding
 from ..logs import Run
 from . import source
 
-_WORLD = re.compile(r"world|rank|num_processes|processes|replicas|gpus|devices|scale", re.I)
+_WORLD = re.compile(r"world|num_processes|processes|replicas|gpus|devices|num_ranks|n_ranks|scale", re.I)
+_ADAPTIVE = re.compile(r"adam|adagrad|rmsprop|lamb|adafactor|lion", re.I)  # their steps grow with the root of the batch
+_LINEAR = "lr = {rate:g} * world_size   # with a warm-up of some epochs"
+_ROOT = "lr = {rate:g} * world_size ** 0.5   # {name}: the root"
+
+
+def _names_ranks(where: str, callee: str, keyword: str) -> bool:
+    """Whether an argument of the call on a line, or what it was made from, names something that grows with the ranks."""
+    names = source.names_behind_argument(where, callee, keyword, 1)
+    return any(_WORLD.search(name) for name in (source.line(where).split() if names is None else names))
+
+
+def _grows(run: Run, number: int, rates: List[float]) -> bool:
+    """Whether a schedule raises an optimiser's rate to what the ranks' batch asks for."""
+    later = [group["lr"] for each in run.ranks[0].of("gradients") if each["opt"] == number
+             for group in each["settings"] if group.get("lr") is not None]  # fmt: skip
+    return bool(later) and max(later) > 1.3 * max(rates)
+
+
+def _divides_batch(run: Run) -> bool:
+    """Whether the batch of the training's loader was divided by the number of ranks, so that the global one is as before."""
+    loaders = [one.loader.about for one in run.ranks[0].passes.values() if one.trains]
+    return any("ExactSampler" in about["samplers"] or (about["where"] and _names_ranks(about["where"], "DataLoader", "batch_size")) for about in loaders)
 
 
 def judge_rate(run: Run) -> List[Finding]:
-    made = run.ranks[0].of("optimizer") if run.world > 1 else []
+    made = run.ranks[0].of("optimizer") if run.world > 1 and not run.is_divided else []
     for each in made:
         rates = [group.get("lr") for group in each["settings"] if group.get("lr") is not None]
         sizes = [e["size"] for e in run.ranks[0].of("forward") if e["size"] > 0]
-        if not rates or not sizes or not each["where"] or _WORLD.search(source.line(each["where"])):
+        if not rates or not sizes or not each["where"] or _names_ranks(each["where"], each["cls"], "lr"):
             continue
-        batch = max(sizes)
+        if _grows(run, each["opt"], rates) or _divides_batch(run):
+            continue
+        batch, fix = max(sizes), _ROOT if _ADAPTIVE.search(each["cls"]) else _LINEAR
         return [Finding(
             "learning-rate-not-scaled", "note",
             f"The global batch is {run.world} times a rank's ({batch * run.world} examples), and the rate does not know.",
             [f"{each['cls']} with rate {rates[0]:g}; the line that makes it names nothing that grows with the ranks"],
             [rank.number for rank in run.ranks], each["where"],
             "A rate that was tuned on one device makes fewer, more exact and so too small steps.",
-            f"lr = {rates[0]:g} * world_size          # SGD; with a warm-up of some epochs\n"
-            f"lr = {rates[0]:g} * world_size ** 0.5   # Adam",
+            fix.format(rate=rates[0], name=each["cls"]),
             "That the rate was chosen for one rank's batch. To be sure, compare the losses of both rates.")]  # fmt: skip
     return []
 

@@ -6,7 +6,7 @@ import ast
 import functools
 import os
 import re
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 
 def split(where: str) -> Tuple[str, int]:
@@ -95,20 +95,45 @@ def cut_after(where: str, of_objects: bool) -> str:
     return ""
 
 
+def _calls_on(tree: ast.AST, number: int) -> List[ast.Call]:
+    return [each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.lineno <= number <= (each.end_lineno or 0)]
+
+
 def names_behind(where: str) -> List[str]:
     """The names of what a call on a line is given, and of what these were made from, one assignment back."""
     tree, (_, number) = function(where), split(where)
     if tree is None:
         return []
-    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.lineno <= number <= (each.end_lineno or 0)]
-    found = [name for call in calls for given in [*call.args, *(k.value for k in call.keywords)] for name in _names(given)]
-    last: Dict[str, ast.Assign] = {}  # of each name, the assignment that is nearest above
+    found = [name for call in _calls_on(tree, number) for given in [*call.args, *(k.value for k in call.keywords)]
+             for name in _names(given)]  # fmt: skip
+    return _with_origins(tree, number, found)
+
+
+def names_behind_argument(where: str, callee: str, keyword: str, position: int) -> Optional[List[str]]:
+    """The same of one argument of a call of `callee`; none where the call does not show it (**options, a function that makes
+    it)."""
+    tree, (path, number) = function(where), split(where)
+    for call in _calls_on(tree, number) if tree is not None else ():
+        given = [each.value for each in call.keywords if each.arg == keyword]
+        if list(_names(call.func))[:1] == [callee]:
+            given = given or call.args[position : position + 1]
+        if given and not isinstance(given[0], ast.Starred):
+            found = _with_origins(tree, number, list(_names(given[0])))
+            whole = _tree(path)
+            return _with_origins(whole, 10**9, found) if whole is not None else found
+    return None
+
+
+def _with_origins(tree: ast.AST, number: int, found: List[str]) -> List[str]:
+    """Names, and those of what they were made from, one assignment back, above a line."""
+    last: Dict[str, Union[ast.Assign, ast.AugAssign]] = {}  # of each name, the assignment that is nearest above
     for each in ast.walk(tree):
-        if isinstance(each, ast.Assign) and each.lineno < number:
-            for name in {n for t in each.targets for n in _names(t)} & set(found):
+        if isinstance(each, (ast.Assign, ast.AugAssign)) and each.lineno < number:
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            for name in {n for t in targets for n in _names(t)} & set(found):
                 if name not in last or last[name].lineno < each.lineno:
                     last[name] = each
-    found += [name for each in last.values() for name in _names(each.value)]
+    found = found + [name for each in last.values() for name in _names(each.value)]
     return list(dict.fromkeys(found))
 
 

@@ -21,6 +21,16 @@ BUSY = 0.25  # of the time
 LARGE = 0.4  # of a step: a warning; a note from half of that on
 _OF_RANKS = ("communication-exposed", "batch-too-small", "imbalance")  # what ranks wait for each other: by the clock
 FEW = 8  # steps that are too few to judge
+_SELDOM = """last = (number + 1) % 4 == 0   # of four batches a step: optimizer.step() only if last
+with contextlib.nullcontext() if last else model.no_sync():
+    loss = criterion(model(x), y) / 4
+    loss.backward()
+# or larger batches; or gradients in half: model.register_comm_hook(None, bf16_compress_hook)"""
+_TOGETHER = """# one message for all gradients, instead of one for each; or one for the gradients of several small batches
+flat = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+torch.distributed.all_reduce(flat); flat /= torch.distributed.get_world_size()
+for p, part in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()])):
+    p.grad.copy_(part.view_as(p))"""
 
 
 def step_times(rank: Rank) -> List[float]:
@@ -150,8 +160,7 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
             [said], f"batch_size = {4 * max(sizes)}   # a rank; with a rate to match, or fewer ranks")  # fmt: skip
     else:
         add("communication-exposed", exposed, f"{exposed / clock:.0%} of a step goes by in communication that no computing hides.",
-            [said], "with model.no_sync(): ...   # all but the last of several small batches a step\n"
-            "# or larger batches, gradients in half (bf16_compress_hook), one all_reduce of all gradients together")  # fmt: skip
+            [said], _SELDOM if run.of("ddp") else _TOGETHER)  # fmt: skip
     slowest = _slowest(run)
     if slowest is not None:
         add("imbalance", waited, f"Ranks wait for rank {slowest}, for {waited / clock:.0%} of a step.",

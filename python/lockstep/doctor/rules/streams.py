@@ -8,11 +8,21 @@ from typing import Dict, List, Tuple
 from ..findings import Finding
 from ..logs import Run
 
-_WORKER_FIX = """def seed_worker(worker):
-    seed = (torch.initial_seed() + 1000003 * rank + epoch) % 2**32   # a seed a rank, a worker and an epoch
-    random.seed(seed); numpy.random.seed(seed); torch.manual_seed(seed)
-loader = DataLoader(..., worker_init_fn=seed_worker)
-# a generator that the data set holds is made in the worker, from torch.initial_seed() and the rank"""
+_SEED_WORKER = """def seed_worker(worker):   # torch.initial_seed() is another one in each worker and each epoch
+    seed = (torch.initial_seed() + 1000003 * rank) % 2**32
+    {seeds}
+loader = DataLoader(..., worker_init_fn=seed_worker)"""
+_SEEDS = "random.seed(seed); numpy.random.seed(seed); torch.manual_seed(seed)"
+_HELD = {  # the class of a generator -> how the worker's copy of the data set gets one of its own
+    "Random": "{name} = random.Random(seed)",
+    "RandomState": "{name} = numpy.random.RandomState(seed)",
+    "numpy.Generator": "{name} = numpy.random.default_rng(seed)",
+    "torch.Generator": "{name} = torch.Generator().manual_seed(seed)",
+}
+_OF_DATASET = "torch.utils.data.get_worker_info()"
+_MAIN = {"random": "random.seed(seed + rank)", "numpy.random": "numpy.random.seed(seed + rank)",
+         "torch": "torch.manual_seed(seed + rank)"}  # fmt: skip
+_ONCE = "   # once, after the model was made: not in each epoch"
 _MASK_FIX = """torch.manual_seed(seed)              # the same weights on all ranks
 model = DistributedDataParallel(Net())
 torch.manual_seed(seed + 1 + rank)   # after that other masks on each"""
@@ -36,11 +46,25 @@ def _same(one: List[int], two: List[int]) -> bool:
     return count >= 2 and sum(a == b for a, b in zip(one, two)) >= 0.8 * count and len(set(one[:count])) > 1
 
 
+def _kinds(run: Run) -> Dict[str, str]:
+    """The classes of the generators that data sets hold, by name."""
+    fetches = [each for rank in run.ranks for some in [rank.of("fetch"), *rank.workers] for each in some]
+    return {name: kind for each in fetches for name, kind in (each.get("kinds") or {}).items()}
+
+
+def _fix(name: str, worker: int, kinds: Dict[str, str]) -> str:
+    """For what draws from the generator `name` in a worker, or (-1) in the program's own process."""
+    held = _HELD.get(kinds.get(name, ""), "")
+    if worker < 0:
+        return held.format(name=name).replace("seed)", "seed + rank)") + _ONCE if held else _MAIN.get(name, _MAIN["random"]) + _ONCE
+    return _SEED_WORKER.format(seeds=held.format(name=f"{_OF_DATASET}.{name}") if held else _SEEDS)
+
+
 def judge_workers(run: Run) -> List[Finding]:
     found: Dict[str, List[str]] = collections.defaultdict(list)
     ranks = set()
     loaders = {(rank.number, number): loader for rank in run.ranks for number, loader in rank.loaders.items()}
-    where, soft = "", True
+    where, soft, fix = "", True, ""
     for name, streams in _drawn(run).items():
         keys = sorted(streams)
         for number, first in enumerate(keys):
@@ -54,6 +78,7 @@ def judge_workers(run: Run) -> List[Finding]:
                     where = where or about["where"]
                 soft = soft and about is not None and about["iterable"]
                 ranks |= {first[0], second[0]}
+                fix = fix or _fix(name, first[3], _kinds(run))
                 worker = f"worker {first[3]}" if first[3] >= 0 else "the main process"
                 if differs[0]:
                     found["ranks"].append(f"{name}: {worker} of ranks {first[0]} and {second[0]}, epoch {first[2]}")
@@ -69,7 +94,7 @@ def judge_workers(run: Run) -> List[Finding]:
              "To be sure, look at what it draws for.") if soft else ""  # fmt: skip
     return [Finding("worker-seeds", "note" if soft else "warning",
                     f"Different {who} draw the same random numbers for their examples.", evidence, sorted(ranks), where,
-                    "Augmentation varies less than it seems: the same crops and noise come again.", _WORKER_FIX,
+                    "Augmentation varies less than it seems: the same crops and noise come again.", fix,
                     rests)]  # fmt: skip
 
 

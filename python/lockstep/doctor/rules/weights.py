@@ -7,13 +7,22 @@ from typing import Dict, List, Optional, Tuple
 
 from ..findings import Finding
 from ..logs import Rank, Run
+from . import wrapping
 
-_WRAP = """model = DistributedDataParallel(model)   # makes weights equal and averages gradients
-loss = criterion(model(x), y)             # call the wrapper, never model.module, in training"""
 _INITIAL = """for tensor in [*model.parameters(), *model.buffers()]:
     torch.distributed.broadcast(tensor.data, src=0)   # before the first step; DistributedDataParallel does it itself"""
-_BUFFERS = """model = DistributedDataParallel(model, broadcast_buffers=True)   # rank 0's are kept
+_BUFFERS = """model = DistributedDataParallel(model)   # without broadcast_buffers=False: it sends rank 0's in each step
 # or reduce the buffer where it is updated: torch.distributed.all_reduce(value); value /= world_size"""
+
+_SKIP = """skips = torch.tensor(float(skip))   # this rank's wish
+torch.distributed.all_reduce(skips)   # on every rank, in every step: all leave the step out, or none
+if skips == 0:
+    optimizer.step()"""
+_ALIKE = """# build the optimiser and its schedule from the same numbers on all ranks; or give all ranks those of rank 0:
+numbers = [optimizer.state_dict()["param_groups"]]
+torch.distributed.broadcast_object_list(numbers, src=0)   # before the first step
+for group, of_rank_0 in zip(optimizer.param_groups, numbers[0]):
+    group.update({**of_rank_0, "params": group["params"]})"""
 
 Table = Dict[int, Dict[int, Dict[str, int]]]  # root -> pass -> name -> hash
 
@@ -50,7 +59,7 @@ def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
     around = [each for each in first.of("forward") if each["around"]]
     if around:
         place = next((each["where"][0] for each in around if each["where"]), "")
-        return "the forward pass goes around DistributedDataParallel, which then averages nothing", place, _WRAP
+        return "the forward pass goes around DistributedDataParallel, which then averages nothing", place, wrapping.fix(run)
     place = next((each["where"] for _, each in run.of("ddp")), "")
     if initial:
         return "the ranks begin with different weights", place or _made_at(first), _INITIAL
@@ -61,16 +70,16 @@ def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
             parts = [f"{key} {value} and {theirs[2][g].get(key)}" for g, group in enumerate(mine[2])
                      for key, value in group.items() if g < len(theirs[2]) and theirs[2][g].get(key) != value]  # fmt: skip
             return (f"the optimisers are not set alike ({'; '.join(parts[:2])})", where,
-                    "# build the optimiser and its schedule from the same numbers on all ranks")  # fmt: skip
+                    _ALIKE)  # fmt: skip
     skipped = _skipped(first, other)
     if skipped:
-        return skipped, _made_at(first), "# skip a step on all ranks or on none: all_reduce the condition before it is asked"
+        return skipped, _made_at(first), _SKIP
     hashes = [{(e["opt"], e["n"]): e["h"] for e in rank.of("gradients")} for rank in (first, other)]
     if any(hashes[0][key] != hashes[1][key] for key in set(hashes[0]) & set(hashes[1])):
         wrapped = bool(run.of("ddp"))
         return ("the optimiser is given different gradients on the ranks" +
                 ("" if wrapped else ", and nothing wraps the model in DistributedDataParallel"), place or _made_at(first),
-                _WRAP)  # fmt: skip
+                wrapping.fix(run))  # fmt: skip
     return "gradients are equal: something else writes to the weights on one rank", place, \
         "lockstep.divergence_watch(model)   # an error in the step after which they differ"
 

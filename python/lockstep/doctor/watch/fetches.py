@@ -44,11 +44,20 @@ def _of_generator(value: Any) -> int:
     return -1
 
 
+_KINDS: Dict[str, str] = {}  # the classes of the generators that data sets hold, by name
+
+
+def _kind(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__name__ != "Generator" else f"{kind.__module__.split('.')[0]}.Generator"
+
+
 def _held(thing: Any, name: str, states: Dict[str, int], depth: int) -> None:
     for key, value in list(getattr(thing, "__dict__", {}).items())[:40]:
         found = _of_generator(value)
         if found >= 0:
             states[f"{name}.{key}"] = found
+            _KINDS[f"{name}.{key}"] = _kind(value)
         elif depth < 2 and (key in ("dataset", "transform", "transforms") or hasattr(value, "__getitem__")):
             if hasattr(value, "__dict__"):
                 _held(value, f"{name}.{key}", states, depth + 1)
@@ -96,7 +105,7 @@ def _after(fetcher: Any, before: Any) -> None:
         return
     loader, run = _of.get(id(fetcher), (-1, 0))
     state.log.add("fetch", loader=loader, n=run, worker=-1 if info is None else info.id, i=number, drawn=drawn,
-                  dataset=type(fetcher.dataset).__name__)  # fmt: skip
+                  kinds={name: _KINDS[name] for name in drawn if name in _KINDS}, dataset=type(fetcher.dataset).__name__)  # fmt: skip
     if info is not None:
         state.log.flush()
 

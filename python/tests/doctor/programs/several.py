@@ -17,10 +17,14 @@ hang.STUCK = 2.0
 TOGETHER = 3  # programs that run at a time: most of the time they wait for each other
 
 
+def folder_of(folder, spec):
+    return os.path.join(folder, spec.replace(":", "-"))
+
+
 class Running:
-    def __init__(self, spec):
+    def __init__(self, folder, spec):
         module, variant, world = [*spec.split(":"), "2"][:3]
-        self.folder = os.path.join(sys.argv[1], spec.replace(":", "-"))
+        self.folder = folder_of(folder, spec)
         os.makedirs(self.folder)
         sys.modules["_lockstep_doctor_watch.state"].log.open(self.folder)
         self.progress = hang.Progress(self.folder)
@@ -41,11 +45,11 @@ class Running:
         return None
 
 
-def main():
-    waiting, running = sys.argv[:1:-1], []
+def run(folder, specs):
+    waiting, running = list(reversed(specs)), []
     while waiting or running:
         if waiting and len(running) < TOGETHER:
-            running.append(Running(waiting.pop()))
+            running.append(Running(folder, waiting.pop()))
         for each in list(running):
             how = each.ended()
             if how is not None:
@@ -56,4 +60,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What brings ranks' gradients together in a program, and the lines that mend it where it does not."""
+from __future__ import annotations
+
+from ..logs import Run
+
+_AROUND = "loss = criterion(model(x), y)   # call the wrapper, never model.module, in training"
+_WRAP = "model = DistributedDataParallel(model)   # makes weights equal and averages every gradient"
+_AGAIN = """# again, each time that parameters were made, thawed or replaced, and before the optimiser is made:
+model = DistributedDataParallel(model.module)"""
+BY_HAND = """for p in model.parameters():   # every one, on every rank, between backward() and step()
+    torch.distributed.all_reduce(p.grad)
+    p.grad /= torch.distributed.get_world_size()   # a mean, not a sum"""
+
+
+def goes_around(run: Run) -> bool:
+    """Whether the training calls the model inside of DistributedDataParallel."""
+    return any(each["around"] for each in run.ranks[0].of("forward"))
+
+
+def reduces_by_hand(run: Run) -> bool:
+    """Whether the program's own lines reduce something between its backward passes."""
+    first = run.ranks[0]
+    backwards = [each["t"] for each in first.of("backward")]
+    calls = [each["t"] for each in first.of("call") if each["kind"].startswith(("all_reduce", "reduce", "broadcast")) and each["where"]]
+    return len(backwards) > 1 and sum(backwards[0] < t for t in calls) >= min(3, len(backwards) - 1)
+
+
+def fix(run: Run) -> str:
+    """For gradients that are not brought together."""
+    if goes_around(run):
+        return _AROUND
+    if run.of("ddp"):
+        return _AGAIN
+    return BY_HAND if reduces_by_hand(run) else _WRAP
