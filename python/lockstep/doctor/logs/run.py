@@ -2,6 +2,7 @@
 """A run: its ranks, their events, and the passes over loaders that they made."""
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import functools
@@ -175,6 +176,8 @@ def _read_file(path: pathlib.Path) -> List[Event]:
         except ValueError:  # the last line of a process that was ended
             continue
         if isinstance(event, dict) and "e" in event:
+            if isinstance(event.get("rows"), str):  # hashes of examples
+                event["rows"] = array.array("q", bytes.fromhex(event["rows"])).tolist()
             events.append(event)
     return events
 

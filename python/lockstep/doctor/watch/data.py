@@ -151,7 +151,7 @@ def _batch(iterator: Any, batch: Any, waited: float) -> None:
     rows = hashing.row_hashes(batch)
     state.log.add(
         "batch", loader=run.loader, n=run.number, i=run.batches, s=state.steps, wait=round(waited, 6),
-        grad=torch.is_grad_enabled(), size=rows[0] if rows else -1, rows=rows[1] if rows else [],
+        grad=torch.is_grad_enabled(), size=rows[0], rows=rows[1],
     )  # fmt: skip
     run.batches += 1
 

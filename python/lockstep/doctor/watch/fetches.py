@@ -14,6 +14,8 @@ _counts: Dict[int, int] = {}  # fetches, by id of the fetcher
 _of: Dict[int, Tuple[int, int]] = {}  # the loader and the pass over it, by id of the fetcher
 _made: Dict[int, int] = {}  # passes that this process has begun, by loader
 MOST = 60  # fetches of a pass that are looked at
+FIRST = 6  # of these, those after which only each fourth is looked at, where none has drawn
+_idle: Dict[int, int] = {}  # fetches that drew nothing since the last that did, by id of the fetcher
 
 
 def get_worker_info() -> Any:
@@ -25,6 +27,7 @@ def get_worker_info() -> Any:
 @state.on_reset
 def _reset() -> None:
     _counts.clear()
+    _idle.clear()
     _of.clear()
     _made.clear()
 
@@ -82,7 +85,7 @@ def _states(dataset: Any) -> Dict[str, int]:
 @state.guarded
 def _begin(fetcher: Any) -> None:
     """A pass begins, in a worker or in the program's own process."""
-    _counts[id(fetcher)] = 0
+    _counts[id(fetcher)] = _idle[id(fetcher)] = 0
     _made[data.current] = _made.get(data.current, -1) + 1
     begun = 0 if get_worker_info() is None else data.begun(data.current)
     _of[id(fetcher)] = (data.current, begun + _made[data.current])
@@ -92,7 +95,8 @@ def _begin(fetcher: Any) -> None:
 def _before(fetcher: Any) -> Any:
     number = _counts.get(id(fetcher), 0)
     _counts[id(fetcher)] = number + 1
-    return (number, _states(fetcher.dataset)) if number < MOST else None
+    looks = number < MOST and (number % 4 == 0 or _idle.get(id(fetcher), 0) < FIRST)
+    return (number, _states(fetcher.dataset)) if looks else None
 
 
 @state.guarded
@@ -100,6 +104,7 @@ def _after(fetcher: Any, before: Any) -> None:
     number, old = before
     new = _states(fetcher.dataset)
     drawn = {name: value for name, value in old.items() if new.get(name) != value}
+    _idle[id(fetcher)] = 0 if drawn else _idle.get(id(fetcher), 0) + 1
     info = get_worker_info()
     if not drawn and number > 4:
         return

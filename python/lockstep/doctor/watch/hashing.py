@@ -6,6 +6,7 @@ Large tensors are sampled, always at the same elements. All of it works on the p
 from __future__ import annotations
 
 import dataclasses
+import weakref
 import zlib
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -92,28 +93,46 @@ def _factor(size: int, device: torch.device) -> torch.Tensor:
     return _factors[key]
 
 
+_last: List[Tuple[Any, int, torch.Tensor]] = []  # tensors, weakly, their versions, and the hashes of their rows
+KEPT = 6
+
+
 def _leaf_rows(leaf: torch.Tensor) -> torch.Tensor:
-    """[N] int64: a hash of each row."""
+    """[N] int64: a hash of each row. What a loader hands out goes into the model next, so the last ones are kept."""
+    for reference, version, hashes in _last:
+        if reference() is leaf and version == leaf._version:
+            return hashes
+    found = _hash_rows(leaf)
+    if not leaf.is_inference():
+        _last.append((weakref.ref(leaf), leaf._version, found))
+        del _last[:-KEPT]
+    return found
+
+
+def _hash_rows(leaf: torch.Tensor) -> torch.Tensor:
     rows = leaf.detach().reshape(leaf.size(0), -1)
     if rows.size(1) > SAMPLE:
         rows = rows[:, :: -(-rows.size(1) // SAMPLE)]
     if rows.dtype == torch.bool:
         rows = rows.to(torch.uint8)
+    rows = rows.contiguous()
     size = rows.element_size()
-    as_int = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-    wide = rows.contiguous().view(as_int).to(torch.int64)
+    if rows.size(1) * size % 8 == 0:  # eight bytes at a time
+        wide = rows.view(torch.int64) if rows.storage_offset() * size % 8 == 0 else rows.clone().view(torch.int64)
+    else:
+        wide = rows.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]).to(torch.int64)
     mixed = wide * _factor(wide.size(1), wide.device)
-    mixed = mixed ^ (mixed >> 29)
-    return (mixed * 0x1F3D5B79A7C9E2B1).sum(1) ^ wide.size(1)
+    mixed ^= mixed >> 29
+    return (mixed.sum(1) * 0x1F3D5B79A7C9E2B1) ^ wide.size(1)
 
 
-def row_hashes(batch: Any) -> Optional[Tuple[int, List[int]]]:
-    """How many examples a batch has, and their hashes: of a large batch those whose hash ends in zeros, so that equal
-    examples are kept or left out on all ranks alike."""
+def row_hashes(batch: Any) -> Tuple[int, str]:
+    """How many examples a batch has (-1 where it has no tensors), and their hashes, 16 hexadecimal digits each: of a large
+    batch those whose hash ends in zeros, so that equal examples are kept or left out on all ranks alike."""
     leaves = [leaf for leaf in tensors_in(batch) if leaf.dim() > 0 and leaf.layout == torch.strided]
     leaves = [leaf for leaf in leaves if leaf.numel() and not leaf.is_complex() and leaf.device.type != "meta"][:6]
     if not leaves:
-        return None
+        return -1, ""
     with torch.no_grad():
         rows = leaves[0].size(0)
         joined: Optional[torch.Tensor] = None
@@ -121,8 +140,9 @@ def row_hashes(batch: Any) -> Optional[Tuple[int, List[int]]]:
             own = _leaf_rows(leaf) * (2 * number + 3)
             joined = own if joined is None else joined + own.to(joined.device)
         assert joined is not None
-        hashes = [int(each) & 0xFFFFFFFFFFFF for each in joined.tolist()]
-    divisor = 1
-    while rows // divisor > ROWS:
-        divisor *= 2
-    return rows, [each for each in hashes if (each >> 8) % divisor == 0] if divisor > 1 else hashes
+        hashes = (joined & 0xFFFFFFFFFFFF).cpu()
+        divisor = 1
+        while rows // divisor > ROWS:
+            divisor *= 2
+        kept = hashes if divisor == 1 else hashes[(hashes >> 8) % divisor == 0]
+    return rows, kept.numpy().tobytes().hex()

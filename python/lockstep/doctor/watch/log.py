@@ -20,6 +20,9 @@ def _number(names: Any) -> int:
     return -1
 
 
+_encode = json.JSONEncoder(default=str, separators=(",", ":")).encode
+
+
 class Log:
     def __init__(self) -> None:
         self.folder = ""
@@ -52,7 +55,7 @@ class Log:
             self.begun = True
             self._lines.append(json.dumps(self._hello()))
         fields["e"], fields["t"] = event, round(time.time(), 6)
-        line = json.dumps(fields, default=str, separators=(",", ":"))
+        line = _encode(fields)
         self._lines.append(line)
         self._size += len(line)
         if self._size > 65536 or fields["t"] - self._flushed > 0.2:

@@ -134,7 +134,7 @@ def _begin(module: Any, arguments: Any, options: Any) -> Optional[Tuple[Any, ...
             root.phase = phase
             rows = hashing.row_hashes((arguments, options))
             state.log.add("infer", root=root.number, n=root.others, train=_is_training(module), s=state.steps,
-                          rows=rows[1] if rows else [], grad=torch.is_grad_enabled(), where=where.frames(3))  # fmt: skip
+                          rows=rows[1], grad=torch.is_grad_enabled(), where=where.frames(3))  # fmt: skip
         return None
     if not root.known:
         _describe(root, module)
@@ -146,8 +146,8 @@ def _begin(module: Any, arguments: Any, options: Any) -> Optional[Tuple[Any, ...
     around = ddp is not None and ddp() is not None
     rows = hashing.row_hashes((arguments, options))
     place = where.frames(3) if due else []
-    state.log.add("forward", root=root.number, n=number, s=state.steps, size=rows[0] if rows else -1,
-                  rows=rows[1] if rows else [], around=around, where=place)  # fmt: skip
+    state.log.add("forward", root=root.number, n=number, s=state.steps, size=rows[0],
+                  rows=rows[1], around=around, where=place)  # fmt: skip
     if state.world > 1 and type(module).__name__ == "DistributedDataParallel":
         state.log.add("enter", kind="forward of DistributedDataParallel", where=place or where.frames(2), s=state.steps)
         state.log.flush()
