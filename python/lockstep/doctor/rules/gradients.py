@@ -103,7 +103,7 @@ def _wrong_mean(run: Run, tables: List[Dict[Key, Row]]) -> List[Finding]:
                 "gradients-not-averaged", "error" if plain else "note",
                 f"Gradients are the ranks' sum, {world} times their mean.",
                 [f"in {len(ratios)} steps that were looked at, the gradient was {middle:.3f} times the mean of the ranks' own"],
-                ranks, where, f"The learning rate is in effect {world} times as large, and grows with the ranks.", wrapping.BY_HAND,
+                ranks, where, f"The learning rate is in effect {world} times as large, and grows with the ranks.", wrapping.by_hand(run),
                 "" if plain else "That each rank's loss is a mean over its share: to be sure, look at how it is scaled."))
     wrong = [name for name, each in off.items() if len(each) > 1 and abs(statistics.median(each) - 1) > 0.05
              and max(each) - min(each) > 0.02]  # fmt: skip

@@ -71,6 +71,24 @@ def _exposed(run: Run) -> Tuple[float, float]:
     return shortest, statistics.median(statistics.fmean(each.values()) - min(each.values()) for each in whole)
 
 
+def _own_times(run: Run) -> Dict[int, float]:
+    """Of each rank, the seconds of a step that it neither waits for others nor for a core: its own work, however busy the
+    machine is. Empty where that is not to be seen."""
+    found: Dict[int, float] = {}
+    for rank in run.ranks:
+        waits: Dict[int, float] = collections.defaultdict(float)
+        for each in rank.of("leave"):
+            if each.get("exposed") is not None:
+                waits[each["s"]] += each["exposed"]
+        # What is exposed after a backward pass of DistributedDataParallel is known of some steps.
+        steps = [each for each in rank.made_steps[2:] if not run.of("ddp") or each.number - 1 in waits]
+        if len(steps) < 3:
+            return {}
+        found[rank.number] = statistics.median(
+            each.seconds - each.spans.get("collectives", 0.0) - waits.get(each.number - 1, 0.0) for each in steps)  # fmt: skip
+    return found
+
+
 def _slowest(run: Run) -> Optional[int]:
     """The rank that waits least in collectives, which is the one that the others wait for, if it is one."""
     waits = {rank.number: statistics.median(e["exposed"] for e in rank.of("leave") if e.get("exposed") is not None)
@@ -134,11 +152,11 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
     busy_host = f"The machine was busy: for {queued:.0%} of the time a rank waited for a core." if queued > BUSY else ""
 
     def add(code: str, seconds: float, summary: str, evidence: List[str], fix: str, where: str = "", who: Optional[List[int]] = None,
-            rests: str = "") -> None:  # fmt: skip
+            rests: str = "", seen: bool = False) -> None:  # fmt: skip
         share = seconds / (clock if code in _OF_RANKS else step)
         if seconds > LONG and share > LARGE / 2:
             # What one rank's thread did itself is without what others had the cores for; other ranks and loader workers are not.
-            alone = code == "slow-python" or (code == "waits-for-data" and not workers)
+            alone = seen or code == "slow-python" or (code == "waits-for-data" and not workers)
             is_sure = share > LARGE and (alone or not busy_host) and (code == "waits-for-data" or step > SURE)
             cost = f"Without it steps would be up to {1 / max(0.02, 1 - share):.1f} times as fast."
             found.append((share, Finding(code, "warning" if is_sure else "note", summary, evidence, who or ranks,
@@ -163,10 +181,15 @@ def _shares(run: Run) -> List[Tuple[float, Finding]]:
             [said], _SELDOM if run.of("ddp") else _TOGETHER)  # fmt: skip
     slowest = _slowest(run)
     if slowest is not None:
+        own = _own_times(run)
+        others = [ms(own[rank]) for rank in ranks if rank != slowest] if own else []
+        seen = bool(own) and own[slowest] - statistics.fmean(own.values()) > 0.7 * waited
         add("imbalance", waited, f"Ranks wait for rank {slowest}, for {waited / clock:.0%} of a step.",
-            [f"medians: the others are {ms(waited)} earlier, of a step of {ms(clock)}"],
+            [f"medians: the others are {ms(waited)} earlier, of a step of {ms(clock)}",
+             *([f"without waiting, and without what others had the cores for, a step takes rank {slowest} {ms(own[slowest])}, the others "
+                f"{', '.join(others[:4])}"] if own else [])],
             "# give the ranks like work: examples of like size (sort by length within a batch), no extra work on one rank,\n"
-            "# cores of its own (taskset, --cpus-per-task)", who=[slowest])  # fmt: skip
+            "# cores of its own (taskset, --cpus-per-task)", who=[slowest], seen=seen)  # fmt: skip
     rest = statistics.median(statistics.median(each.rest for each in _steps(rank)) for rank in run.ranks)
     add("slow-python", rest, f"{rest / step:.0%} of a step goes by in the program's own lines.",
         [f"medians: {ms(rest)} of a step of {ms(step)} are neither in the loader nor in the model, its backward pass, the optimiser, "

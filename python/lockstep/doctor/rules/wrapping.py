@@ -11,6 +11,20 @@ model = DistributedDataParallel(model.module)"""
 BY_HAND = """for p in model.parameters():   # every one, on every rank, between backward() and step()
     torch.distributed.all_reduce(p.grad)
     p.grad /= torch.distributed.get_world_size()   # a mean, not a sum"""
+IN_A_HOOK = """def average(gradient):
+    mean = gradient / torch.distributed.get_world_size()   # a mean, not a sum, and another tensor
+    torch.distributed.all_reduce(mean); return mean
+for p in model.parameters():
+    p.register_hook(average)"""
+
+
+def reduces_in_hooks(run: Run) -> bool:
+    """Whether hooks of the program's own call collectives when a gradient is there."""
+    return any(each["hooked"] for each in run.ranks[0].of("gradients"))
+
+
+def by_hand(run: Run) -> str:
+    return IN_A_HOOK if reduces_in_hooks(run) else BY_HAND
 
 
 def goes_around(run: Run) -> bool:
@@ -32,4 +46,4 @@ def fix(run: Run) -> str:
         return _AROUND
     if run.of("ddp"):
         return _AGAIN
-    return BY_HAND if reduces_by_hand(run) else _WRAP
+    return by_hand(run) if reduces_by_hand(run) else _WRAP

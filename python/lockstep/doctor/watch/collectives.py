@@ -58,6 +58,7 @@ def _is_early(place: str) -> bool:
 
 @state.guarded
 def _enter(name: str, arguments: Any, options: Any) -> Any:
+    state.calls += 1
     group = options.get("group")
     group = next((each for each in arguments if type(each).__name__ == "ProcessGroup"), group)
     key = _group_name(group)

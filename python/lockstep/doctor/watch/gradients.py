@@ -14,6 +14,8 @@ from . import hashing, modules, optimizers, state, where
 
 ready = 0.0  # when the last gradient of this backward pass was made
 local: Dict[int, torch.Tensor] = {}  # id of a parameter -> the sample of its own gradient
+hooked = 0  # parameters for which hooks of the program's call collectives
+_raw: Dict[int, Tuple[int, torch.Tensor]] = {}  # id of a parameter -> collectives until then, its gradient before such hooks
 _REDUCED = {"MseLossBackward0", "NllLossBackward0", "NllLoss2DBackward0", "BinaryCrossEntropyBackward0",
             "BinaryCrossEntropyWithLogitsBackward0", "L1LossBackward0", "SmoothL1LossBackward0",
             "HuberLossBackward0", "KlDivBackward0"}  # fmt: skip
@@ -22,6 +24,7 @@ _REDUCED = {"MseLossBackward0", "NllLossBackward0", "NllLoss2DBackward0", "Binar
 @state.on_reset
 def _reset() -> None:
     local.clear()
+    _raw.clear()
 
 
 def _scale(node: Any) -> Tuple[float, str]:
@@ -85,7 +88,32 @@ def _begin(losses: List[Any]) -> List[Any]:
         state.log.flush()
     if not due:
         return []
-    return [parameter.register_post_accumulate_grad_hook(_keep) for parameter in optimizers.parameters()]
+    return [handle for parameter in optimizers.parameters() for handle in _observe(parameter)]
+
+
+def _observe(parameter: torch.Tensor) -> List[Any]:
+    """Hooks of ours: after those of the program's, and, where it has some, one before them as well."""
+    handles = [parameter.register_post_accumulate_grad_hook(_keep)]
+    own = getattr(parameter, "_backward_hooks", None)
+    if own or len(getattr(parameter, "_post_accumulate_grad_hooks", None) or ()) > 1:
+        handles.append(parameter.register_hook(lambda gradient: _keep_raw(parameter, gradient)))
+        hooks: Any = parameter._backward_hooks
+        others = [(key, hook) for key, hook in hooks.items() if key != handles[-1].id]
+        for key, _ in others:  # torch calls them in the order in which the dictionary got them
+            del hooks[key]
+        hooks.update(others)
+    return handles
+
+
+@state.guarded
+def _keep_raw(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+    if gradient.layout != torch.strided or not modules._is_plain(gradient):
+        return
+    with torch.no_grad():
+        sample = hashing.sample(gradient).clone()
+        if parameter.grad is not None:  # of earlier backward passes of this step
+            sample += hashing.sample(parameter.grad)
+    _raw[id(parameter)] = (state.calls, sample)
 
 
 def _keep(parameter: torch.Tensor) -> None:
@@ -95,9 +123,14 @@ def _keep(parameter: torch.Tensor) -> None:
 
 @state.guarded
 def _keep_guarded(parameter: torch.Tensor) -> None:
-    global ready
+    global ready, hooked
     ready = time.perf_counter()
     gradient = parameter.grad
+    calls, raw = _raw.pop(id(parameter), (state.calls, None))
+    if raw is not None and state.calls > calls:
+        hooked += 1
+        local[id(parameter)] = raw
+        return
     if gradient is not None and gradient.layout == torch.strided and modules._is_plain(gradient):
         with torch.no_grad():
             local[id(parameter)] = hashing.sample(gradient).clone()

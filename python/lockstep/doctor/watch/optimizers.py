@@ -117,7 +117,7 @@ def _note_gradients(optimizer: Any, kept: _Kept) -> None:
         final=[each[0] for each in projections], norm=[each[1] for each in projections],
         local=[None if each is None else next(projected) for each in own],
         none=[modules.name_of(each) or f"parameter {n}" for n, each in enumerate(held) if each.grad is None],
-        settings=_settings(optimizer), **fields,
+        settings=_settings(optimizer), hooked=gradients.hooked, **fields,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ log = Log()
 steps = 0  # of the optimiser that made most
 backwards = 0
 loops = 0  # over loaders
+calls = 0  # of collectives
 world = 1
 rank = 0
 _local = threading.local()
@@ -53,12 +54,12 @@ def on_reset(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def _after_fork() -> None:
-    global steps, backwards, loops, _main, _schedule
+    global steps, backwards, loops, calls, _main, _schedule
     if _schedule >= 0:
         os.close(_schedule)
     _schedule = -1
     _main = threading.get_ident()
-    steps = backwards = loops = 0
+    steps = backwards = loops = calls = 0
     _local.busy = False
     _spans.clear()
     _open.clear()

@@ -99,6 +99,21 @@ def summed_by_hand(rank, world_size):
     fit(model, sgd(model, world_size), reduce)
 
 
+def summed_in_hooks(rank, world_size):
+    model = Net()
+
+    def total(gradient):
+        gradient = gradient.clone()
+        dist.all_reduce(gradient)
+        return gradient
+
+    # fault: gradients-not-averaged
+    for p in model.parameters():
+        p.register_hook(total)
+    # end
+    fit(model, sgd(model, world_size))
+
+
 def too_late(rank, world_size):
     model = Net()
     optimizer = sgd(model, world_size)
