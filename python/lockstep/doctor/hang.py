@@ -9,6 +9,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 STUCK = 6.0  # seconds without a line of any rank
+PERHAPS = 5  # times as long, where a rank may compute: it has left a call whose result it waits for somewhere, or waits for a GPU
 
 
 class Follower:
@@ -21,9 +22,9 @@ class Follower:
         self.passes: Dict[int, int] = {}
         self.begun_at: Dict[int, int] = {}
         self.last: Dict[str, Any] = {}
-        self.world = 1
+        self.world, self.backend = 1, ""
         self.is_out = False  # has left its process group or ended
-        self.changed = time.monotonic()
+        self.changed, self.used = time.monotonic(), 0.0  # when a line came last, and the processor time of the rank until then
 
     def read(self) -> bool:
         try:
@@ -35,7 +36,7 @@ class Follower:
         if not data:
             return False
         self.place += len(data)
-        self.changed = time.monotonic()
+        self.changed, self.used = time.monotonic(), self._processor_time()
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             try:
@@ -49,7 +50,7 @@ class Follower:
         if kind == "hello":
             self.pid, self.host = event["pid"], event["host"]
         elif kind == "group":
-            self.world = event["world"]
+            self.world, self.backend = event["world"], event["backend"]
         elif kind == "step":
             self.steps = max(self.steps, event["s"])
         elif kind == "backward":
@@ -71,7 +72,24 @@ class Follower:
         """Whether the last that the rank did was to enter a collective, or to leave the program."""
         if self.is_out or not self._lives():
             return True
-        return self.last.get("e") in ("call", "enter")
+        return self.last.get("e") in ("call", "enter") or self.may_wait()
+
+    def may_wait(self) -> bool:
+        return self.last.get("e") == "called" and bool(self.last.get("left"))
+
+    def _processor_time(self) -> float:
+        """Seconds, of all threads; 0 where that is not to be seen."""
+        try:
+            fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
+    def computes(self) -> bool:
+        """Whether the rank has computed since its last line: who waits in a collective does not. (One that waits for a GPU does.)"""
+        if self.host != os.uname().nodename or self.is_out:
+            return False
+        return self._processor_time() - self.used > 0.3 * (time.monotonic() - self.changed)
 
     def _lives(self) -> bool:
         return self.host != os.uname().nodename or os.path.exists(f"/proc/{self.pid}")
@@ -103,4 +121,8 @@ class Progress:
             return False
         if all(each.is_out or not each._lives() for each in ranks):
             return False
-        return min(time.monotonic() - each.changed for each in ranks) > STUCK
+        silent = min(time.monotonic() - each.changed for each in ranks)
+        if silent <= STUCK or (silent <= PERHAPS * STUCK and any(each.may_wait() for each in ranks)):
+            return False
+        on_gpus = any("nccl" in each.backend for each in ranks)
+        return silent > PERHAPS * STUCK if on_gpus else not any(each.computes() for each in ranks)

@@ -4,15 +4,16 @@
 imbalance, slow-python and mismatched-collectives have advice for a fix, not lines; healthy programs that follow it are in
 doctor_findings_test.py.
 """
+import pathlib
 import subprocess
 import sys
 
 import pytest
-from doctor_command_test import PROGRAMS
 
 from lockstep.doctor import command, findings
 
-sys.path.insert(0, str(PROGRAMS))
+MENDED = pathlib.Path(__file__).resolve().parent / "mended"
+sys.path.insert(0, str(MENDED))
 import mend  # noqa: E402
 
 # The modules of programs, and what the doctor has in their environment.
@@ -25,7 +26,7 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("logs")
     for modules, more in MODULES.items():
         environment = command.environment(str(made / "launcher"), more)
-        done = subprocess.run([sys.executable, "-B", str(PROGRAMS / "mend.py"), str(made), *modules], env=environment,
+        done = subprocess.run([sys.executable, "-B", str(MENDED / "mend.py"), str(made), *modules], env=environment,
                               capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr
     return str(made)

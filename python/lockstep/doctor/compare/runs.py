@@ -8,7 +8,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from ..findings import Finding
 from ..logs import Rank, Run
-from ..rules import source
+from ..sources import source
 
 _ALGORITHM = """torch.use_deterministic_algorithms(True)   # torch's deterministic algorithm, or an error where there is none
 # on GPUs also, in the environment: CUBLAS_WORKSPACE_CONFIG=:4096:8"""

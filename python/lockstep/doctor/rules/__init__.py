@@ -18,6 +18,7 @@ RULES: Tuple[Callable[[Run], List[Finding]], ...] = (
     weights.judge,
     gradients.judge,
     gradients.judge_shares,
+    gradients.judge_counts,
     calls.judge,
     settings.judge_rate,
     settings.judge_unused,

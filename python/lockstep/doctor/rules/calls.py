@@ -21,6 +21,10 @@ _TOGETHER = """stops = torch.tensor(float(stop))   # this rank's wish
 torch.distributed.all_reduce(stops)   # on every rank, where it is decided: all leave the loop, or none
 if stops > 0:
     break"""
+_SKIP = """skips = torch.tensor(float(skip))   # this rank's wish to leave the batch out
+torch.distributed.all_reduce(skips)   # on every rank, for every batch: all leave it out, or none
+if skips > 0:
+    continue"""
 
 
 def _calls(rank: Rank) -> Dict[str, List[dict]]:
@@ -70,6 +74,25 @@ def _mismatch(run: Run) -> Optional[Finding]:
     return None
 
 
+def _left_over(run: Run) -> Optional[Finding]:
+    """Of a program that went to its own end: calls that one rank made more than another."""
+    if run.ended not in ("", "by itself") and not run.ended.startswith("process"):
+        return None
+    for group in sorted({each["group"] for _, each in run.of("call")}):
+        members = [rank for rank in run.ranks if group == "world" or str(rank.number) in group.split(",")]
+        calls = {rank.number: [each for each in rank.of("call") if each["group"] == group] for rank in members}
+        few, many = (pick(members, key=lambda rank: len(calls[rank.number])) for pick in (min, max)) if len(members) > 1 else (None, None)
+        if few is None or many is None or len(calls[few.number]) == len(calls[many.number]) or few.of("raised"):
+            continue
+        extra = calls[many.number][len(calls[few.number])]
+        return Finding(
+            "mismatched-collectives", "error", f"Rank {many.number} makes a call that rank {few.number} does not make.",
+            [f"group {group}: {len(calls[many.number])} calls of rank {many.number}, {len(calls[few.number])} of rank {few.number}",
+             f"the first that is left over: {_say(extra)}"], [few.number, many.number], extra["where"][0] if extra["where"] else "",
+            "The ranks take each other's data for their own, or the program ends with an error.", _MATCH)  # fmt: skip
+    return None
+
+
 def _last(rank: Rank) -> Tuple[str, List[str]]:
     """What a rank does at the end of its log."""
     ended, raised = False, False
@@ -81,9 +104,16 @@ def _last(rank: Rank) -> Tuple[str, List[str]]:
             raised = True
         elif kind in ("call", "enter"):
             return f"{'failed' if ended or raised else 'waits'} in {each['kind']}", each["where"]
+        elif kind == "called" and each["left"]:
+            return "waits in wait() or later", _place_of(rank, each)
         elif kind in ("called", "leave", "step", "batch", "forward", "passend"):
             return "raised an error" if raised else "has ended" if ended else "computes", []
     return "has ended" if ended else "does nothing", []
+
+
+def _place_of(rank: Rank, called: dict) -> List[str]:
+    """Where a call that was left was made."""
+    return next((each["where"] for each in rank.of("call") if (each["group"], each["i"]) == (called["group"], called["i"])), [])
 
 
 def _left_loops(rank: Rank) -> int:
@@ -95,6 +125,14 @@ def _leaves_early(rank: Rank) -> bool:
     """Whether a rank left its last loop over a loader before the end of it."""
     last = max((one for one in rank.passes.values() if one.trains), key=lambda one: one.begun, default=None)
     return last is not None and not last.ended
+
+
+def _skips(run: Run) -> bool:
+    """Whether a rank went through a whole epoch with fewer backward passes for its batches than another one."""
+    for passes in run.shared_passes():
+        if len({len(one.batches) - one.backwards for one in passes.values() if one.ended and one.trains}) > 1:
+            return True
+    return False
 
 
 def _even(run: Run) -> str:
@@ -114,14 +152,15 @@ def _stuck(run: Run) -> Optional[Finding]:
         return None  # the others wait for it, and its own message says why
     steps = {rank.number: rank.steps or len(rank.of("backward")) for rank in run.ranks}
     gone = [rank for rank in run.ranks if ends[rank.number][0] == "has ended"]
-    lines = [f"rank {n}: {steps[n]} steps made, {what}" + (f" at {_short(places)}" if places else "")
+    passes = {rank.number: f" in {len(rank.of('backward'))} backward passes" if _skips(run) else "" for rank in run.ranks}
+    lines = [f"rank {n}: {steps[n]} steps made{passes[n]}, {what}" + (f" at {_short(places)}" if places else "")
              for n, (what, places) in ends.items()]  # fmt: skip
     where = next((places[0] for _, places in ends.values() if places), "")
     if len(set(steps.values())) > 1 or len({_left_loops(rank) for rank in run.ranks}) > 1 or any(
             what == "has ended" for what, _ in ends.values()):  # fmt: skip
         return Finding("uneven-steps", "error", "Ranks make different numbers of steps, and wait for each other.",
                        lines, sorted(ends), where, "The program hangs until the group's time-out, or ends with an error.",
-                       _TOGETHER if any(map(_leaves_early, gone)) else _even(run))  # fmt: skip
+                       _SKIP if _skips(run) else _TOGETHER if any(map(_leaves_early, gone)) else _even(run))  # fmt: skip
     return Finding("mismatched-collectives", "error", "Ranks wait in different calls.", lines, sorted(ends), where,
                    "The program hangs until the group's time-out, or ends with an error.", _MATCH)  # fmt: skip
 
@@ -147,5 +186,5 @@ def judge(run: Run) -> List[Finding]:
     if run.world < 2:
         return []
     uneven = _uneven(run)
-    mismatch = _mismatch(run) or (None if uneven else _stuck(run))
+    mismatch = _mismatch(run) or (None if uneven else _stuck(run) or _left_over(run))
     return [each for each in (uneven, mismatch) if each is not None]

@@ -7,7 +7,7 @@ from typing import Dict, List
 
 from ..findings import Finding
 from ..logs import Pass, Run
-from . import source
+from ..sources import source
 
 _EXACT = """# each example once an epoch, on any number of ranks; {whole} examples of all ranks together are a batch
 sampler = lockstep.ExactSampler(dataset, batch_size={whole})

@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..findings import Finding
 from ..logs import Pass, Rank, Run
-from . import source
+from ..sources import flow, source
 
 FIX = """correct, seen = torch.tensor(float(correct)), torch.tensor(float(seen))   # sums over examples, not means
 for each in (correct, seen):
@@ -59,6 +59,16 @@ class Phase:
         return next((each["where"][0] for each in self.infers if each["where"]), "")
 
 
+def _of_training_steps(infers: Sequence[dict], marks: Sequence[float]) -> List[List[str]]:
+    """The places of the program that run a model without gradients in most training steps, as for a GAN's images or a
+    teacher's answers: no evaluation."""
+    steps: Dict[str, Set[int]] = collections.defaultdict(set)
+    for each in infers:
+        for place in each["where"][:1]:
+            steps[place].add(bisect.bisect(marks, each["t"]))
+    return [[place] for place, found in steps.items() if len(found) > max(3, 0.4 * len(marks))]
+
+
 def phases(rank: Rank) -> Dict[int, Phase]:
     """By the number of backward passes before it."""
     marks = [each["t"] for each in rank.of("backward")]
@@ -72,6 +82,8 @@ def phases(rank: Rank) -> Dict[int, Phase]:
         return phase
 
     infers = [each for each in rank.of("infer") if not (each["grad"] and each["train"])]
+    often = _of_training_steps(infers, marks)
+    infers = [each for each in infers if each["where"][:1] not in often]
     for each in infers:
         at(each["t"]).infers.append(each)
     for one in rank.passes.values():
@@ -91,9 +103,11 @@ def all_phases(run: Run) -> Dict[int, Dict[int, Phase]]:
 
 
 def merges(rank: Rank, phase: Phase) -> List[dict]:
-    """The collectives of a phase that bring ranks' figures together; a flag of one bit is none."""
+    """The collectives of a phase that bring ranks' figures together; a flag of one bit, at a place that knows no other
+    numbers, is none."""
     found = [each for each in phase.within(rank.of("call")) if each["kind"].startswith(_MERGES)]
-    found = [each for each in found if each["before"] not in ([0.0], [1.0]) or "gather" in each["kind"]]
+    numbers = {str(each["where"][:1]) for each in rank.of("call") if each["before"] not in ([0.0], [1.0])}
+    found = [each for each in found if str(each["where"][:1]) in numbers or "gather" in each["kind"]]
     return found + phase.within(rank.of("p2p"))
 
 
@@ -121,6 +135,12 @@ def _used(rank: Rank, phase: Phase) -> List[dict]:
     return [each for each in phase.within(rank.of("figure")) if each["numbers"] or each["kind"] == "torch.save"]
 
 
+def _writes(phase: Phase) -> str:
+    """The line of the program that seems to write the evaluation's figure into a file, or to hand it to a tracker."""
+    places = [each for infer in phase.infers for each in infer["where"]]
+    return next((found for found in map(flow.written_from, dict.fromkeys(places)) if found), "")
+
+
 def _chooses(phase: Phase) -> str:
     """The line of the program that seems to choose by the evaluation's figure."""
     places = [each for infer in phase.infers for each in infer["where"][1:]]
@@ -141,19 +161,23 @@ def _alone(run: Run, number: int, of_ranks: Dict[int, Phase]) -> Optional[Findin
     if any(merges(by_number[n], each) for n, each in of_ranks.items()):
         return None
     used = [event for n, each in of_ranks.items() for event in _used(by_number[n], each)]
-    shown = [each for each in used if not _LABELLED.search(each["text"])]
+    files = {each["file"] for each in used if each.get("file")}
+    each_its_own = len(files) > 1 and len(files) == len(of_ranks)  # as predictions, which each rank saves under its name
+    shown = [each for each in used if not _LABELLED.search(each["text"]) and not (each_its_own and each["kind"] == "torch.save")]
     kinds = list(dict.fromkeys(f"{each['kind']} at {source.short(each['where'])}" for each in shown))
     first = of_ranks[min(of_ranks)]
     chooses = "" if kinds else _chooses(first)
+    writes = "" if kinds or chooses else _writes(first)
     if not first.passes and not kinds:
         return None
     evidence = [parts, f"no collective brings results together before training goes on (after {number} backward passes)"]
     evidence += [f"the figure goes to {', '.join(kinds[:3])}"] if kinds else []
     evidence += [f"and the program seems to choose by it: {chooses}"] if chooses else []
+    evidence += [f"and the program seems to write it: {writes}"] if writes else []
     said = next((each["text"] for each in shown if each["text"]), "")
     evidence += [f"for example '{said[:80]}'"] if said else []
     return Finding(
-        "rank-local-metric", "warning" if kinds or chooses else "note",
+        "rank-local-metric", "warning" if kinds or chooses or writes else "note",
         "A figure of an evaluation is that of one rank's part of the examples.", evidence, sorted(of_ranks),
         next((each["where"][0] for each in shown), first.where()), _cost(run, first), _fix(of_ranks, said),
         "" if kinds else "That a figure is made of this evaluation. To be sure, look at what becomes of its results.")  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Dict, List, Optional
 
 from ..findings import Finding
 from ..logs import Run
-from . import figures, source
+from ..sources import source
+from . import figures
 
 
 def _sizes(of_ranks: Dict[int, figures.Phase]) -> Dict[int, int]:

@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Tuple
 
 from ..findings import Finding
 from ..logs import Pass, Rank, Run
-from . import source
+from ..sources import source
 
 _SET_EPOCH = """for epoch in range(epochs):
     loader.sampler.set_epoch(epoch)   # before the loop over the loader

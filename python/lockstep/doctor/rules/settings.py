@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 from ..findings import Finding
 from ..logs import Run
-from . import source
+from ..sources import source
 
 _WORLD = re.compile(r"world|num_processes|processes|replicas|gpus|devices|num_ranks|n_ranks|scale", re.I)
 _ADAPTIVE = re.compile(r"adam|adagrad|rmsprop|lamb|adafactor|lion", re.I)  # their steps grow with the root of the batch

@@ -18,22 +18,28 @@ _SKIP = """skips = torch.tensor(float(skip))   # this rank's wish
 torch.distributed.all_reduce(skips)   # on every rank, in every step: all leave the step out, or none
 if skips == 0:
     optimizer.step()"""
+_LOADED = """checkpoint = torch.load(path, map_location="cpu")   # on every rank
+model.load_state_dict(checkpoint["model"])
+optimizer.load_state_dict(checkpoint["optimizer"])"""
 _ALIKE = """# build the optimiser and its schedule from the same numbers on all ranks; or give all ranks those of rank 0:
 numbers = [optimizer.state_dict()["param_groups"]]
 torch.distributed.broadcast_object_list(numbers, src=0)   # before the first step
 for group, of_rank_0 in zip(optimizer.param_groups, numbers[0]):
     group.update({**of_rank_0, "params": group["params"]})"""
 
-Table = Dict[int, Dict[int, Dict[str, int]]]  # root -> pass -> name -> hash
+Table = Dict[int, Dict[Tuple[int, int], Dict[str, int]]]  # root -> (pass, backward passes until then) -> name -> hash
 
 
 def tables(rank: Rank, kind: str) -> Table:
     names: Dict[int, List[str]] = {}
     table: Table = {}
+    joins = [each["t"] for each in rank.of("join")]  # after the first one ranks have made other numbers of steps
     for each in rank.of(kind):
+        if len(joins) > 1 and each["t"] > joins[1]:
+            break
         if "names" in each:
             names[each["root"]] = each["names"]
-        table.setdefault(each["root"], {})[each["n"]] = dict(zip(names.get(each["root"], []), each["h"]))
+        table.setdefault(each["root"], {})[(each["n"], each["b"])] = dict(zip(names.get(each["root"], []), each["h"]))
     return table
 
 
@@ -49,11 +55,11 @@ def difference(one: Table, two: Table) -> Optional[Tuple[int, int, List[str], in
             if any(n > first and n not in apart for n in common):
                 continue
             names = [name for name, value in one[root][first].items() if two[root][first][name] != value]
-            return root, first, names, len(one[root][first]), first == common[0] == 0
+            return root, first[0], names, len(one[root][first]), first == common[0] and first[0] == 0
     return None
 
 
-def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
+def _why(run: Run, other: Rank, root: int, initial: bool) -> Tuple[str, str, str]:
     """(the reason, where, the fix)."""
     first = run.ranks[0]
     around = [each for each in first.of("forward") if each["around"]]
@@ -71,17 +77,32 @@ def _why(run: Run, other: Rank, at: int, initial: bool) -> Tuple[str, str, str]:
                      for key, value in group.items() if g < len(theirs[2]) and theirs[2][g].get(key) != value]  # fmt: skip
             return (f"the optimisers are not set alike ({'; '.join(parts[:2])})", where,
                     _ALIKE)  # fmt: skip
+    if _states_part(first, other):
+        return ("gradients are equal, and what the optimisers keep of earlier steps (momentum) is not: perhaps a checkpoint that one "
+                "rank loaded", _made_at(first), _LOADED)  # fmt: skip
     skipped = _skipped(first, other)
     if skipped:
         return skipped, _made_at(first), _SKIP
     hashes = [{(e["opt"], e["n"]): e["h"] for e in rank.of("gradients")} for rank in (first, other)]
     if any(hashes[0][key] != hashes[1][key] for key in set(hashes[0]) & set(hashes[1])):
-        wrapped = bool(run.of("ddp"))
-        return ("the optimiser is given different gradients on the ranks" +
-                ("" if wrapped else ", and nothing wraps the model in DistributedDataParallel"), place or _made_at(first),
-                wrapping.fix(run))  # fmt: skip
+        why = "" if wrapping.is_wrapped(run, root) else ", and nothing wraps the model in DistributedDataParallel"
+        why = f": {wrapping.NEVER_SYNCS}" if wrapping.never_syncs(run) else why
+        return f"the optimiser is given different gradients on the ranks{why}", place or _made_at(first), wrapping.fix(run, root)
     return "gradients are equal: something else writes to the weights on one rank", place, \
         "lockstep.divergence_watch(model)   # an error in the step after which they differ"
+
+
+def _states_part(one: Rank, two: Rank) -> bool:
+    """Whether the states of an optimiser differ between ranks before any gradient that was looked at does."""
+    theirs = {(each["opt"], each["n"]): each for each in two.of("gradients")}
+    for mine in one.of("gradients"):
+        other = theirs.get((mine["opt"], mine["n"]))
+        if other is not None and mine["b"] == other["b"]:
+            if mine["state"] != other["state"]:
+                return True
+            if mine["h"] != other["h"]:
+                return False
+    return False
 
 
 def _skipped(one: Rank, two: Rank) -> str:
@@ -123,7 +144,7 @@ def judge(run: Run) -> List[Finding]:
             evidence = [f"before step {step} of the model of {_class(first, root)}: {len(names)} of {count} tensors differ "
                         f"between ranks {first.number} and {other.number}, the first is '{names[0]}'"]  # fmt: skip
             if kind == "weights":
-                reason, where, fix = _why(run, other, number, initial)
+                reason, where, fix = _why(run, other, root, initial)
                 evidence.append(f"why: {reason}")
                 cost = "The ranks train different models; what is saved is one of them, trained on its part alone."
             else:

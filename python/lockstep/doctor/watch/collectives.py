@@ -18,6 +18,7 @@ _NAMES = (
     "scatter_object_list", "broadcast_coalesced",
 )  # fmt: skip
 _TO_ONE = ("send", "recv", "isend", "irecv", "batch_isend_irecv")  # between two ranks, which nothing else waits for
+_BLOCKING = ("send", "recv")
 _inside = threading.local()
 _sequence: Dict[str, int] = {}
 _calls: Dict[str, int] = {}
@@ -87,13 +88,23 @@ def _leave(entered: Any, result: Any) -> None:
     after = None if tensors is None or is_async else _values(tensors)
     took = round(time.perf_counter() - begun, 6)
     state.log.add("called", group=key, i=number, took=took, after=after, left=is_async)
+    state.log.flush()  # whoever reads the log must not take a rank that computes for one that waits
 
 
 @state.guarded
 def _to_one(name: str) -> None:
-    place = where.here()
-    if _is_early(place):
-        state.log.add("p2p", kind=name, where=place, s=state.steps)
+    places = where.frames(2)
+    if places and _is_early(places[0]):
+        state.log.add("p2p", kind=name, where=places[0], s=state.steps)
+    if name in _BLOCKING:
+        state.log.add("enter", kind=name, where=places, s=state.steps)
+        state.log.flush()
+
+
+@state.guarded
+def _left_to_one(name: str) -> None:
+    if name in _BLOCKING:
+        state.log.add("leave", kind=name, s=state.steps)
 
 
 @state.guarded
@@ -157,9 +168,12 @@ def install() -> None:
 
     def wrap_to_one(original: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
-            if not getattr(_inside, "value", False) and not state.busy():
-                _to_one(original.__name__)
-            return original(*arguments, **options)
+            if getattr(_inside, "value", False) or state.busy():
+                return original(*arguments, **options)
+            _to_one(original.__name__)
+            result = original(*arguments, **options)
+            _left_to_one(original.__name__)
+            return result
 
         return call
 

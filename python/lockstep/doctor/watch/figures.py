@@ -7,6 +7,7 @@ was made of.
 from __future__ import annotations
 
 import builtins
+import os
 import re
 import sys
 from typing import Any, Dict
@@ -98,8 +99,8 @@ def _lightning_log(module: Any, name: Any = "", value: Any = None, *rest: Any, *
 
 
 @state.guarded
-def _saved() -> None:
-    _note("torch.save", "")
+def _saved(file: Any = "") -> None:
+    _note("torch.save", "", file=str(file) if isinstance(file, (str, os.PathLike)) else "")
 
 
 @state.guarded
@@ -130,4 +131,4 @@ def install() -> None:
     builtins.print = print  # type: ignore[assignment]
     _before(logging.Logger, "handle", lambda logger, record, *rest, **options: _logged(record))
     _before(lr_scheduler.ReduceLROnPlateau, "step", _plateau)
-    _before(torch, "save", lambda *rest, **options: _saved())
+    _before(torch, "save", lambda *given, **options: _saved(*given[1:2]))

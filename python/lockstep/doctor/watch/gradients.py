@@ -58,6 +58,16 @@ def _scale(node: Any) -> Tuple[float, str]:
     return factor, ""
 
 
+def _weight(node: Any) -> Any:
+    """Over how many targets a cross entropy is the mean, without those that it ignores; none where that is not to be seen."""
+    for _ in range(12):
+        if node is None or type(node).__name__ in ("NllLossBackward0", "NllLoss2DBackward0"):
+            break
+        node = node.next_functions[0][0] if node.next_functions else None
+    weight = getattr(node, "_saved_total_weight", None)
+    return float(weight) if isinstance(weight, torch.Tensor) and weight.numel() == 1 else None
+
+
 def _count(node: Any) -> int:
     """The nodes of a graph, at most 20,000."""
     seen, open_ = {node}, [node]
@@ -75,14 +85,16 @@ def _begin(losses: List[Any]) -> List[Any]:
     modules.learned()
     due = state.is_due(state.steps)
     loss = losses[0] if losses and isinstance(losses[0], torch.Tensor) else None
-    value, factor, reduced = None, 1.0, ""
+    value, factor, reduced, weight = None, 1.0, "", None
     if loss is not None and loss.numel() == 1 and (loss.device.type == "cpu" or due):
         value = float(loss.detach())
         if due:
             factor, reduced = _scale(loss.grad_fn)
+            weight = _weight(loss.grad_fn)
     place = where.frames(2)
     nodes = _count(loss.grad_fn) if loss is not None and loss.grad_fn is not None and state.steps in (2, 9) else 0
-    state.log.add("backward", n=number, s=state.steps, loss=value, factor=factor, reduced=reduced, where=place, nodes=nodes)
+    state.log.add("backward", n=number, s=state.steps, loss=value, factor=factor, reduced=reduced, weight=weight, where=place,
+                  nodes=nodes)  # fmt: skip
     if state.world > 1:
         state.log.add("enter", kind="backward", where=place, s=state.steps)
         state.log.flush()
@@ -143,6 +155,7 @@ def _end(handles: List[Any], done: bool) -> None:
     if state.world > 1 and done:
         exposed = round(time.perf_counter() - ready, 6) if handles and ready else None
         state.log.add("leave", kind="backward", s=state.steps, exposed=exposed)
+        state.log.flush()  # whoever reads the log must not take a rank that computes for one that waits
 
 
 def install() -> None:

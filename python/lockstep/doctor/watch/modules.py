@@ -25,6 +25,7 @@ names: Dict[int, Tuple[Any, str]] = {}  # id of a parameter -> it, weakly, and i
 class _Root:
     def __init__(self, number: int) -> None:
         self.number, self.passes, self.others, self.known = number, 0, 0, False
+        self.sends = False  # buffers, before each pass
         self.open = False  # its last pass was one in evaluation mode with gradients, and no backward pass came since
         self.trains_quietly = False  # it learns in evaluation mode, as with frozen statistics
         self.phase = (-1, -1)  # the backward passes and loops that there were when it was last seen without gradients
@@ -53,7 +54,7 @@ def random_state() -> int:
 
 def _describe(root: _Root, module: Any) -> None:
     """Once a root: what is in it."""
-    root.known = True
+    root.known, root.sends = True, any(True for _ in module.buffers())
     norms, drops = [], []
     for name, each in module.named_modules():
         name, kind = _plain(name), type(each).__name__
@@ -147,13 +148,16 @@ def _begin(module: Any, arguments: Any, options: Any) -> Optional[Tuple[Any, ...
     rows = hashing.row_hashes((arguments, options))
     place = where.frames(3) if due else []
     state.log.add("forward", root=root.number, n=number, s=state.steps, size=rows[0],
-                  rows=rows[1], around=around, where=place)  # fmt: skip
+                  rows=rows[1], around=around, where=place,
+                  sync=getattr(module, "require_backward_grad_sync", None),
+                  hook=bool(getattr(module, "_comm_hooks", ())))  # fmt: skip
     if state.world > 1 and type(module).__name__ == "DistributedDataParallel":
         state.log.add("enter", kind="forward of DistributedDataParallel", where=place or where.frames(2), s=state.steps)
-        state.log.flush()
+        if root.sends or number < 3:  # the first passes agree on how gradients are sent
+            state.log.flush()
     if not due:
         return (root, number, False, 0)
-    _log_hashes("weights", root, module.named_parameters(), n=number, s=state.steps)
+    _log_hashes("weights", root, module.named_parameters(), n=number, s=state.steps, b=state.backwards)
     observing_norms = True
     return (root, number, True, random_state())
 
@@ -171,7 +175,7 @@ def _end(began: Tuple[Any, ...]) -> None:
 def _inner(module: Any, began: Tuple[Any, ...]) -> None:
     """The module inside of DistributedDataParallel, which has made buffers equal by now."""
     root, number = began[0], began[1]
-    _log_hashes("buffers", root, module.named_buffers(), n=number, s=state.steps)
+    _log_hashes("buffers", root, module.named_buffers(), n=number, s=state.steps, b=state.backwards)
 
 
 @state.guarded

@@ -98,6 +98,16 @@ def _with_closure(optimizer: Any, kept: _Kept, arguments: Any, options: Any) -> 
     return (arguments[0], run, *arguments[2:]), options
 
 
+def _state_print(optimizer: Any, some: List[Any]) -> int:
+    """A hash of what an optimiser keeps of some parameters, as momentum."""
+    kept = [value for each in some for value in (optimizer.state.get(each) or {}).values()]
+    plain = [each for each in kept if isinstance(each, torch.Tensor) and modules._is_plain(each)]
+    total = 0
+    for array in hashing.to_arrays(plain):
+        total = zlib.crc32(array.tobytes(), total)
+    return total
+
+
 def _note_gradients(optimizer: Any, kept: _Kept) -> None:
     held = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
     given = [each for each in held if each.grad is not None and modules._is_plain(each.grad)]
@@ -117,7 +127,7 @@ def _note_gradients(optimizer: Any, kept: _Kept) -> None:
         final=[each[0] for each in projections], norm=[each[1] for each in projections],
         local=[None if each is None else next(projected) for each in own],
         none=[modules.name_of(each) or f"parameter {n}" for n, each in enumerate(held) if each.grad is None],
-        settings=_settings(optimizer), hooked=gradients.hooked, **fields,
+        settings=_settings(optimizer), state=_state_print(optimizer, given[:2]), hooked=gradients.hooked, **fields,
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs whose ranks make different calls, or different numbers of steps, and healthy ones that look like them."""
+import time
+
 import start
 import torch
 import torch.distributed as dist
@@ -30,6 +32,21 @@ def at_step(variant, rank, world, value, alone):
         dist.gather_object(list(range(100 * rank)), [None] * world if rank == 0 else None)
 
 
+class Slowly(torch.autograd.Function):
+    """Computes for longer than the doctor waits for a line of a rank that waits."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            pass
+        return gradient
+
+
 def steps_of(variant, rank):
     if variant == "fewer-steps":
         return 10 - 2 * rank
@@ -43,6 +60,11 @@ def train(variant, rank, world):
     alone = [dist.new_group([each]) for each in range(world)]
     x, y = (each[rank::world][: 8 * steps_of(variant, rank)] for each in data.examples(160).tensors)
     for number, (inputs, wanted) in enumerate(DataLoader(TensorDataset(x, y), 8, shuffle=True)):
+        if variant == "long-backward" and number == 3:  # healthy
+            inputs = Slowly.apply(inputs.requires_grad_())
+        if variant == "saves-slowly" and number == 3:  # healthy: the others wait
+            time.sleep(3 if rank == 0 else 0)
+            dist.barrier()
         if variant == "stops-early" and rank == 1 and number == 6:
             break
         loss = nn.functional.mse_loss(model(inputs), wanted)

@@ -18,12 +18,13 @@ import re
 import sys
 import textwrap
 
-import several
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "programs"))
+import several  # noqa: E402
 
-from lockstep.doctor import compare, logs, rules
+from lockstep.doctor import compare, logs, rules  # noqa: E402
 
 HOW = {"fixes_runs": [":2:a", ":2:b"], "fixes_ranks": [":1", ":2"]}  # programs that are run twice, and how
-HERE = pathlib.Path(__file__).resolve().parent
 _REGION = re.compile(r"^( *)# (fault: ([\w-]+)(?: \[(.*)\])?|gone)\n(.*?)^ *# end\n", re.M | re.S)
 _PROGRAM = re.compile(r"^(?=def |class )", re.M)
 

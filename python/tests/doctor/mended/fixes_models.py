@@ -114,6 +114,43 @@ def summed_in_hooks(rank, world_size):
     fit(model, sgd(model, world_size))
 
 
+def never_synchronised(rank, world_size):
+    model, micro = DistributedDataParallel(Net()), 2
+    optimizer = sgd(model, world_size)
+    for number, (x, y) in enumerate(batches()):
+        # fault: gradients-not-averaged
+        with model.no_sync():
+            loss = criterion(model(x), y) / micro
+            loss.backward()
+        # end
+        if number % micro == micro - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def hook_that_sums(rank, world_size):
+    model = DistributedDataParallel(Net())
+
+    # fault: gradients-not-averaged
+    def hook(state, bucket):
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda sent: sent.value()[0])
+
+    # end
+    model.register_comm_hook(None, hook)
+    fit(model, sgd(model, world_size))
+
+
+def one_of_two_wrapped(rank, world_size):
+    first, model = DistributedDataParallel(nn.Linear(6, 6)), Net()
+    # fault: gradients-not-averaged
+    # end
+    optimizer = torch.optim.SGD([*first.parameters(), *model.parameters()], 0.01 * world_size)
+    for x, y in batches():
+        optimizer.zero_grad()
+        criterion(model(first(x)), y).backward()
+        optimizer.step()
+
+
 def too_late(rank, world_size):
     model = Net()
     optimizer = sgd(model, world_size)
@@ -250,6 +287,40 @@ def parts_that_differ(rank, world_size):
         # end
         loss.backward()
         optimizer.step()
+
+
+def counts_that_differ(rank, world_size):
+    """Sequences of other lengths, and each rank divides by its own tokens."""
+    model = DistributedDataParallel(nn.Linear(6, 6))
+    optimizer = sgd(model, world_size)
+    for x, _ in batches(128):
+        mask = x.cumsum(1) > -1
+        total = ((model(x) - x).square() * mask).sum()
+        # fault: mean-of-means
+        loss = total / mask.sum()
+        # end
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def skipped_batch(rank, world_size):
+    model = DistributedDataParallel(Net())
+    optimizer = sgd(model, world_size)
+    dataset = data.examples(128)
+    loader = DataLoader(dataset, 8, sampler=DistributedSampler(dataset))
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        for number, (x, y) in enumerate(loader):
+            loss = criterion(model(x), y)
+            skip = rank == 1 and number == 3
+            # fault: uneven-steps
+            if skip:
+                continue
+            # end
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
 
 
 def fewer_steps(rank, world_size):

@@ -113,7 +113,9 @@ def names_behind_argument(where: str, callee: str, keyword: str, position: int) 
     """The same of one argument of a call of `callee`; none where the call does not show it (**options, a function that makes
     it)."""
     tree, (path, number) = function(where), split(where)
-    for call in _calls_on(tree, number) if tree is not None else ():
+    if tree is None:
+        return None
+    for call in _calls_on(tree, number):
         given = [each.value for each in call.keywords if each.arg == keyword]
         if list(_names(call.func))[:1] == [callee]:
             given = given or call.args[position : position + 1]
