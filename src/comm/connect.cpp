@@ -6,11 +6,13 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "comm/gloo/gloo.h"
+#include "comm/meeting/agreed_backend.h"
 #include "comm/meeting/rendezvous.h"
 #include "comm/mpi/mpi.h"
 #include "comm/nccl/nccl.h"
 #include "comm/transport/transport_backend.h"
 #include "lockstep/base/error.h"
+#include "lockstep/numerics/device_choice.h"
 
 namespace lockstep::comm {
 namespace {
@@ -18,10 +20,16 @@ namespace {
 // How long those try to connect who would rather begin anew.
 constexpr std::chrono::milliseconds kHurry{10000};
 
-std::string choose_backend(const Environment& place) {
+// Empty where the ranks are still to find out what GPUs they have between them.
+std::string choose_alone(const Environment& place) {
   if (place.launcher == mpi_launcher()) return "mpi";
-  if (has_nccl() && visible_gpus() >= place.local_size) return "nccl";
-  return "gloo";
+  return has_nccl() ? "" : "gloo";
+}
+
+// The GPU of this process, among those that it sees; -1 where it sees none.
+int own_gpu(const Environment& place) {
+  const auto visible = static_cast<int>(cuda_devices().size());
+  return visible > 0 ? place.local_rank % visible : -1;
 }
 
 // What a caller may ask for in this build.
@@ -43,9 +51,9 @@ std::vector<std::string> backends() {
 }
 
 Group connect(const Environment& place, const ConnectOptions& options) {
-  const std::string backend = options.backend == "auto" ? choose_backend(place) : options.backend;
+  std::string backend = options.backend == "auto" ? choose_alone(place) : options.backend;
   const auto known = backends();
-  const bool is_known = std::find(known.begin(), known.end(), backend) != known.end();
+  const bool is_known = backend.empty() || std::find(known.begin(), known.end(), backend) != known.end();
   require(is_known || (place.size == 1 && options.backend == "auto"), "connect", "backend is '", backend,
           "', expected ", choices(known));
   if (place.size == 1) return local_groups(1, options.timeout)[0];
@@ -59,20 +67,27 @@ Group connect(const Environment& place, const ConnectOptions& options) {
           place.launcher, " does not say where they meet");
   const auto store =
       c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
-  if (backend == "nccl") {
-    if (options.sets_environment) setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
-    return Group(
-        make_transport_backend(make_nccl_transport(store, place.rank, place.size, place.local_rank, options.timeout),
-                               options.timeout, options.asks_around));
-  }
-  const std::string address = options.interface.empty() ? address_towards(place.store_host) : options.interface;
+  const auto patience = options.asks_around ? options.timeout : std::min(options.timeout, kHurry);
+  const int gpu = own_gpu(place);
+  if (backend.empty() || backend == "nccl")
+    backend = agree_on_backend(*store, place.rank, place.size, gpu_identity(gpu), options.backend, patience);
   try {
-    const auto patience = options.asks_around ? options.timeout : std::min(options.timeout, kHurry);
+    if (backend == "nccl") {
+      if (options.sets_environment) setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
+      return Group(make_transport_backend(make_nccl_transport(store, place.rank, place.size, gpu, patience),
+                                          options.timeout, options.asks_around));
+    }
+    const std::string address = options.interface.empty() ? address_towards(place.store_host) : options.interface;
     return Group(make_transport_backend(make_gloo_transport(store, place.rank, place.size, address, patience),
                                         options.timeout, options.asks_around));
   } catch (const TransportFailure& failure) {
     throw CommError(failure.peer, "connect", options.timeout.count() / 1000.0, text("connect: ", failure.what()));
   }
+}
+
+std::string usual_devices(const Group& group) {
+  const Environment place = group.size() > 1 ? read_environment() : Environment{};
+  return lockstep::usual_devices(place.local_rank, place.local_size);
 }
 
 Group connect(const ConnectOptions& options) {

@@ -74,11 +74,11 @@ std::string describe_cpu() {
   return line + text(", instructions ", to_string(best_cpu_level()));
 }
 
-detail::Inventory inventory_of_this_host() {
+}  // namespace
+
+detail::Inventory detail::inventory_of_this_host() {
   return {cpu_info().cores, static_cast<int>(cuda_devices().size()), built_with_cuda()};
 }
-
-}  // namespace
 
 std::string Device::to_string() const {
   return text(kind == Kind::cpu ? "cpu:" : "cuda:", index);
@@ -107,7 +107,7 @@ std::vector<Device> detail::parse_devices(std::string_view text, const Inventory
 }
 
 std::vector<Device> parse_devices(std::string_view text) {
-  return detail::parse_devices(text, inventory_of_this_host());
+  return detail::parse_devices(text, detail::inventory_of_this_host());
 }
 
 std::string usual_devices() {
@@ -124,7 +124,7 @@ std::string describe(const Device& device) {
   if (device.kind == Device::Kind::cpu) return describe_cpu();
   const auto& devices = cuda_devices();
   require(device.index >= 0 && static_cast<size_t>(device.index) < devices.size(), "describe", "got ",
-          device.to_string(), ", expected a device that is there: ", what_is_there(inventory_of_this_host()));
+          device.to_string(), ", expected a device that is there: ", what_is_there(detail::inventory_of_this_host()));
   const CudaDeviceInfo& info = devices[static_cast<size_t>(device.index)];
   return text(info.name, ", sm_", info.major, info.minor, ", ", info.multiprocessors, " multiprocessors, ",
               readable_bytes(info.memory_bytes), " memory");

@@ -147,7 +147,7 @@ std::vector<int64_t> most_used(const train::Trainer& trainer, const comm::Group&
 void train_for(Trial trial, const std::filesystem::path& result, const MakeTask& make_task) {
   run::Config& config = trial.config;
   const comm::Group all = comm::connect();
-  if (trial.apart && config.devices == "cuda") config.devices = text("cuda:", comm::read_environment().local_rank);
+  if (trial.apart && config.devices == "cuda") config.devices = comm::usual_devices(all);
   auto task = make_task(config);
   if (!trial.evaluated) task.test.reset();
   train::Trainer trainer(config, std::move(task), trial.apart ? all.split(-1) : all);

@@ -32,8 +32,8 @@ Environment read_environment(const std::function<std::optional<std::string>(cons
 Environment read_environment();
 
 struct ConnectOptions {
-  /// "auto" (nccl where each process has a GPU, else mpi under mpirun where built in, else gloo), or one of
-  /// backends().
+  /// "auto" (mpi under mpirun where built in, else nccl where each process has a GPU of its own, else gloo: rank 0
+  /// chooses for all), or one of backends().
   std::string backend = "auto";
   std::chrono::milliseconds timeout = default_timeout();
   /// Tells several groups of one job apart: each connect() of a process takes another name.
@@ -56,5 +56,9 @@ std::vector<std::string> backends();
 /// one. Throws Error on a bad environment and CommError when the others don't come within the timeout.
 Group connect(const ConnectOptions& options = {});
 Group connect(const Environment& environment, const ConnectOptions& options);
+
+/// What this process computes on where nobody says it: alone, the first GPU or all cores; as one of several of its
+/// host, the GPU of its local rank, or its part of the cores (numerics/device_choice.h).
+std::string usual_devices(const Group& group);
 
 }  // namespace lockstep::comm

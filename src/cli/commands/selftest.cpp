@@ -25,6 +25,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/selftest.h"
+#include "lockstep/numerics/device_choice.h"
 
 namespace lockstep::cli {
 namespace {
@@ -176,7 +177,7 @@ Outcome Selftest::run_local() {
 }
 
 Outcome Selftest::run_processes(const std::string& backend) {
-  const auto device = backend == "nccl" ? c10::Device(at::kCUDA, static_cast<c10::DeviceIndex>(place_.local_rank))
+  const auto device = backend == "nccl" ? parse_devices(usual_devices(place_.local_rank, place_.local_size))[0].torch()
                                         : c10::Device(at::kCPU);
   return run_member(comm::connect(place_, connect_to(backend, backend)), device, text("rank ", place_.rank));
 }

@@ -6,17 +6,19 @@
 #include "comm/nccl/nccl.h"
 
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <atomic>
+#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "comm/backend.h"
+#include "comm/transport/bounded.h"
 #include "comm/transport/culprit.h"
+#include "comm/transport/peer_watch.h"
 #include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
@@ -35,16 +37,44 @@ auto attempt(int peer, const Start& start) {
   }
 }
 
+// How often who waits looks whether it is of any use.
+constexpr std::chrono::milliseconds kLook{200};
+// How long closing may take before it is left to itself.
+constexpr std::chrono::milliseconds kClosing{1000};
+
+/// What those who wait must know of the connection that they wait on. It outlives the transport where they do.
+struct Connection {
+  c10::intrusive_ptr<c10d::Store> store;  // this connection's own
+  std::shared_ptr<const PeerWatch> watch;
+  std::atomic<bool> closed{false};
+
+  /// Throws where there is nothing to wait for any more.
+  void look(int peer) const {
+    if (closed) throw TransportFailure(peer, "the connection was closed");
+    if (const auto lost = watch->lost()) throw TransportFailure(peer, text("process ", *lost, " of the job is gone"));
+    if (announced_failure(*store)) throw TransportFailure(peer, "another rank has failed");
+  }
+};
+
 class NcclPending : public Pending {
  public:
-  NcclPending(int peer, c10::intrusive_ptr<c10d::Work> work) : peer_(peer), work_(std::move(work)) {}
+  NcclPending(std::shared_ptr<const Connection> connection, int peer, c10::intrusive_ptr<c10d::Work> work)
+      : connection_(std::move(connection)), peer_(peer), work_(std::move(work)) {}
   // c10d's own wait with a timeout looks once in many milliseconds, and counts from when the work was made.
   void wait(Clock::time_point deadline) override {
     if (!work_) return;
+    auto next_look = Clock::now() + kLook;
     while (!work_->isCompleted()) {
-      if (Clock::now() >= deadline) throw TransportFailure(peer_, "no answer in time");
+      const auto now = Clock::now();
+      if (now >= deadline) throw TransportFailure(peer_, "no answer in time");
+      if (now >= next_look) {
+        attempt(peer_, [&] { connection_->look(peer_); });
+        next_look = now + kLook;
+      }
       std::this_thread::sleep_for(std::chrono::microseconds(10));
     }
+    // c10d takes an operation that was aborted for one that has ended well, with whatever is in its output.
+    if (connection_->closed) throw TransportFailure(peer_, "the connection was closed");
     attempt(peer_, [&] {
       if (const auto error = work_->exception()) std::rethrow_exception(error);
       return work_->wait();  // done, so that this only orders the current stream after it
@@ -52,18 +82,23 @@ class NcclPending : public Pending {
   }
 
  private:
+  std::shared_ptr<const Connection> connection_;
   int peer_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
 class NcclTransport : public Transport {
  public:
-  NcclTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, int device,
-                std::chrono::milliseconds timeout)
+  /// `watch`: of the whole job; null where these ranks are the whole job.
+  NcclTransport(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<const PeerWatch> watch, int rank, int size,
+                int device, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    collectives_ = connect("nccl");
-    messages_ = connect("nccl messages");
+    // A connection to the store for each: who waits for a key on one keeps it from all other threads.
+    if (!watch) watch = std::make_shared<PeerWatch>(store_->clone(), rank, size, PeerWatch::Times{});
+    connection_->store = store_->clone();
+    connection_->watch = std::move(watch);
+    collectives_.group = connect("nccl");
+    messages_.group = connect("nccl messages");
   }
 
   std::string name() const override { return "nccl"; }
@@ -75,8 +110,9 @@ class NcclTransport : public Transport {
   std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
                                  uint32_t channel) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    const Lock one_round(round_);
-    const auto group = open_group(channel % 2 == 0 ? &NcclTransport::collectives_ : &NcclTransport::messages_);
+    Communicator& communicator = channel % 2 == 0 ? collectives_ : messages_;
+    const Lock one_round(communicator.round);
+    const auto group = open_group(communicator);
     const int peer = !receives.empty() ? receives[0].peer : !sends.empty() ? sends[0].peer : -1;
     auto work = attempt(peer, [&] {
       group->startCoalescing();
@@ -90,7 +126,7 @@ class NcclTransport : public Transport {
       }
       return group->endCoalescing();
     });
-    return std::make_unique<NcclPending>(peer, std::move(work));
+    return std::make_unique<NcclPending>(connection_, peer, std::move(work));
   }
 
   bool ring_all_reduce(const at::Tensor& flat, ReduceOp op, Clock::time_point deadline) override {
@@ -102,51 +138,90 @@ class NcclTransport : public Transport {
                        : op == ReduceOp::max || either ? c10d::ReduceOp::MAX
                                                        : c10d::ReduceOp::SUM;
     const auto start = [&] {
-      const Lock one_round(round_);
-      return open_group(&NcclTransport::collectives_)->allreduce(tensors, options);
+      const Lock one_round(collectives_.round);
+      return open_group(collectives_)->allreduce(tensors, options);
     };
-    NcclPending(-1, attempt(-1, start)).wait(deadline);
+    NcclPending(connection_, -1, attempt(-1, start)).wait(deadline);
     if (op == ReduceOp::mean) flat.div_(size_);
     return true;
   }
 
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
-    // A connection of its own to the store: who waits for a key on one keeps it from all other threads.
     const auto store =
         c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_->clone());
-    return std::make_shared<NcclTransport>(store, rank, static_cast<int>(members.size()), device_, timeout_);
+    return std::make_shared<NcclTransport>(store, connection_->watch, rank, static_cast<int>(members.size()), device_,
+                                           timeout_);
   }
 
   int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
     return culprit_of_failure(store_, rank_, size_, suspect, patience);
   }
 
+  // The peers are told, since they would not notice; aborting may hang with one of them.
   void close() noexcept override {
-    GroupPtr groups[2];
-    {
-      const Lock lock(mutex_);
-      groups[0].swap(collectives_);
-      groups[1].swap(messages_);
-    }
-    for (const GroupPtr& group : groups) try {
-        if (group) group->abort();
-      } catch (...) {  // it is going away either way
-      }
+    end([rank = rank_](c10d::Store& store, ProcessGroupNCCL& group) {
+      announce_failure(store, rank);
+      group.abort();
+    });
+  }
+
+  void leave() noexcept override {
+    if (auto ended = end([](c10d::Store&, ProcessGroupNCCL& group) { group.shutdown(); }); ended.valid())
+      ended.wait_for(kClosing);
   }
 
  private:
   using GroupPtr = c10::intrusive_ptr<ProcessGroupNCCL>;
+  // NCCL has no tags: between two ranks it matches in the order of launches. Messages are launched by whoever posts
+  // them, collectives by the executor; what is launched by two threads has a communicator each.
+  struct Communicator {
+    Mutex round;  // what a round has gathered so far is kept in the group, for one thread
+    GroupPtr group;
+  };
 
-  // All members connect at once: a first message between two of them would wait for the others to join it.
+  // All members connect at once: a first message between two of them would wait for the others to join it. NCCL waits
+  // for them without a bound.
   GroupPtr connect(const char* prefix) const {
-    auto options = ProcessGroupNCCL::Options::create();
-    options->timeout = kLongestWait;  // deadlines are kept here
-    auto group = c10::make_intrusive<ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_), rank_,
-                                                       size_, std::move(options));
-    group->setBoundDeviceId(device());
-    group->eagerConnectSingleDevice(device());
-    return group;
+    const auto start = [store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_->clone()), rank = rank_,
+                        size = size_, device = device()] {
+      const c10::cuda::CUDAGuard guard(device);
+      auto options = ProcessGroupNCCL::Options::create();
+      options->timeout = kLongestWait;  // deadlines are kept here
+      auto group = c10::make_intrusive<ProcessGroupNCCL>(store, rank, size, std::move(options));
+      group->setBoundDeviceId(device);
+      group->eagerConnectSingleDevice(device);
+      return group;
+    };
+    auto group = attempt(-1, [&] { return within(timeout_, start); });
+    if (!group) throw TransportFailure(-1, text("NCCL did not connect within ", timeout_.count() / 1000.0, " s"));
+    return *group;
+  }
+
+  // On a thread of its own: the groups are gone from here at once, whatever becomes of them.
+  template <class End>
+  std::future<void> end(End end_group) noexcept {
+    try {
+      GroupPtr groups[2];
+      {
+        const Lock lock(mutex_);
+        groups[0].swap(collectives_.group);
+        groups[1].swap(messages_.group);
+      }
+      if (connection_->closed.exchange(true)) return {};
+      std::packaged_task<void()> task(
+          [end_group, store = store_, first = std::move(groups[0]), second = std::move(groups[1])] {
+            for (const GroupPtr& group : {first, second}) try {
+                if (group) end_group(*store, *group);
+              } catch (...) {  // it is going away either way
+              }
+          });
+      auto ended = task.get_future();
+      std::thread(std::move(task)).detach();
+      return ended;
+    } catch (...) {  // no thread: the process's end closes them
+      return {};
+    }
   }
 
   const at::Tensor& on_device(const at::Tensor& tensor) const {
@@ -155,11 +230,10 @@ class NcclTransport : public Transport {
     return tensor;
   }
 
-  GroupPtr open_group(GroupPtr NcclTransport::*which) {
+  GroupPtr open_group(const Communicator& communicator) {
     const Lock lock(mutex_);
-    const GroupPtr& group = this->*which;
-    if (!group) throw TransportFailure(-1, "the connection is closed");
-    return group;
+    if (!communicator.group) throw TransportFailure(-1, "the connection is closed");
+    return communicator.group;
   }
 
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -167,27 +241,20 @@ class NcclTransport : public Transport {
   const int size_;
   const int device_;
   const std::chrono::milliseconds timeout_;
-  Mutex mutex_;
-  // NCCL has no tags: between two ranks it matches in the order of launches. Messages are launched by whoever posts
-  // them, collectives by the executor; what is launched by two threads has a communicator each.
-  GroupPtr collectives_ LOCKSTEP_GUARDED_BY(mutex_), messages_ LOCKSTEP_GUARDED_BY(mutex_);
-  Mutex round_;  // what a round has gathered so far is kept in the group, for one thread
+  const std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
+  Mutex mutex_;  // of the communicators' groups
+  Communicator collectives_, messages_;
 };
 
 }  // namespace
 
 std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                               int local_rank, std::chrono::milliseconds timeout) {
-  require(local_rank < visible_gpus(), "nccl", "local rank ", local_rank, " with ", visible_gpus(),
-          " visible GPUs, expected a GPU for each process of this host");
-  return std::make_shared<NcclTransport>(store, rank, size, local_rank, timeout);
+                                               int device, std::chrono::milliseconds timeout) {
+  return std::make_shared<NcclTransport>(store, nullptr, rank, size, device, timeout);
 }
 
 bool has_nccl() {
   return true;
-}
-int visible_gpus() {
-  return static_cast<int>(c10::cuda::device_count());
 }
 
 }  // namespace lockstep::comm

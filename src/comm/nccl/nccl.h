@@ -10,14 +10,11 @@
 
 namespace lockstep::comm {
 
-/// Messages between GPUs through libtorch's NCCL: one process a GPU, device `local_rank` of its host. Built without a
-/// CUDA toolkit it throws Error.
+/// Messages between GPUs through libtorch's NCCL: one process a GPU, this one's being cuda:`device`. Throws
+/// TransportFailure where the ranks do not connect in time; built without a CUDA toolkit it throws Error.
 std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                               int local_rank, std::chrono::milliseconds timeout);
+                                               int device, std::chrono::milliseconds timeout);
 
 bool has_nccl();
-
-/// GPUs that this process sees; 0 where there is no driver.
-int visible_gpus();
 
 }  // namespace lockstep::comm

@@ -12,8 +12,5 @@ std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::St
 bool has_nccl() {
   return false;
 }
-int visible_gpus() {
-  return 0;
-}
 
 }  // namespace lockstep::comm

@@ -5,12 +5,27 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <cuda_runtime_api.h>
 
+#include <cstdio>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/numerics/device_choice.h"
 
 namespace lockstep::detail {
 
 const bool has_cuda = true;
+
+namespace {
+
+cudaDeviceProp properties_of(int index) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+  require(error == cudaSuccess, "cuda_devices", "device ", index, " answers '", cudaGetErrorString(error),
+          "', expected its properties");
+  return properties;
+}
+
+}  // namespace
 
 std::vector<CudaDeviceInfo> find_cuda_devices() {
   int count = 0;
@@ -21,14 +36,29 @@ std::vector<CudaDeviceInfo> find_cuda_devices() {
   }
   std::vector<CudaDeviceInfo> devices;
   for (int index = 0; index < count; ++index) {
-    cudaDeviceProp properties;
-    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
-    require(error == cudaSuccess, "cuda_devices", "device ", index, " answers '", cudaGetErrorString(error),
-            "', expected its properties");
+    const cudaDeviceProp properties = properties_of(index);
+    if (!runs_on(LOCKSTEP_CUDA_ARCHITECTURES, properties.major, properties.minor)) {
+      log_warning("cuda:", index, " (", properties.name, ", sm_", properties.major, properties.minor,
+                  ") is left out: this build has code for ", LOCKSTEP_CUDA_ARCHITECTURES,
+                  "; configure one with -DCMAKE_CUDA_ARCHITECTURES=", properties.major, properties.minor,
+                  index + 1 < count ? ", or hide the device (CUDA_VISIBLE_DEVICES) to use those after it" : "");
+      break;
+    }
     devices.push_back({properties.name, properties.major, properties.minor, properties.multiProcessorCount,
                        static_cast<int64_t>(properties.totalGlobalMem)});
   }
   return devices;
+}
+
+std::string cuda_identity(int index) {
+  const auto uuid = properties_of(index).uuid;
+  std::string name = "GPU";
+  for (int byte = 0; byte < 16; ++byte) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(uuid.bytes[byte]));
+    name += text(byte == 0 || (byte >= 4 && byte <= 10 && byte % 2 == 0) ? "-" : "", digits);
+  }
+  return name;
 }
 
 std::string cuda_runtime_version() {

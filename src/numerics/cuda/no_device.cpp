@@ -8,6 +8,9 @@ const bool has_cuda = false;
 std::vector<CudaDeviceInfo> find_cuda_devices() {
   return {};
 }
+std::string cuda_identity(int) {
+  return {};
+}
 std::string cuda_runtime_version() {
   return {};
 }

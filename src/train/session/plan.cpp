@@ -20,15 +20,6 @@ namespace {
 
 constexpr int64_t kEvaluateBatch = 1024;
 
-// Slots of the CPU for this process alone, or its GPU.
-std::string own_devices(const comm::Group& group) {
-  const auto place = group.size() > 1 ? comm::read_environment() : comm::Environment{};
-  const auto gpus = static_cast<int>(cuda_devices().size());
-  if (gpus > 0) return text("cuda:", place.local_rank % gpus);
-  const auto cores = static_cast<int>(parse_devices("cpu").size());
-  return text("cpu:", std::max(1, cores / std::max(1, place.local_size)));
-}
-
 int64_t sum_over(const comm::Group& group, int64_t mine) {
   const auto sum = at::full({1}, mine, at::kLong);
   group.all_reduce(sum).wait();
@@ -155,7 +146,7 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
           "the task has no training set or no network, expected both");
   check_classes(task);
   run::Config config = given;
-  if (config.devices.empty()) config.devices = own_devices(group);
+  if (config.devices.empty()) config.devices = comm::usual_devices(group);
   auto mine = parse_devices(config.devices);
   if (mine[0].kind == Device::Kind::cuda && mine.size() > 1 && group.size() > 1) {
     mine = {mine[comm::read_environment().local_rank % mine.size()]};  // one GPU a process

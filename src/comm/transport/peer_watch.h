@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/base/detail/guarded.h"
+
+namespace lockstep::comm {
+
+/// Tells the ranks of one store that waiting is of no use any more, and whom the first of them to fail waited for.
+/// Later calls change nothing. Throws where the store does.
+void announce_failure(c10d::Store& store, int suspect);
+std::optional<int> announced_failure(c10d::Store& store);
+
+/// Notices that a process is gone where the transport would not: the memory of GPUs has no end of file. Each rank shows
+/// a sign of life in the store, and looks at the next rank's; the first that finds none tells all.
+class PeerWatch {
+ public:
+  struct Times {
+    std::chrono::milliseconds every{1000};   // between two signs
+    std::chrono::milliseconds silent{5000};  // without one a rank counts as lost
+  };
+  /// The store is this object's own: no other thread may wait in it.
+  PeerWatch(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Times times);
+  ~PeerWatch();
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+
+  /// The rank that is lost, if one is.
+  std::optional<int> lost() const;
+
+ private:
+  void watch();
+  void look(int64_t beat);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const int rank_, next_;
+  const Times times_;
+  std::atomic<int> lost_{-1};
+  std::string last_sign_;  // of the next rank
+  std::chrono::steady_clock::time_point last_change_;
+  Mutex mutex_;
+  Condition changed_;
+  bool ends_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::comm
