@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 
 /// `reduce` (numerics/reduce.h) where the data is on a GPU: enqueued on that GPU's current stream. Sources on other
-/// GPUs of this host are read through peer access. Up to 64 sources and 64 destinations.
+/// GPUs of this host are read through peer access. Any number of sources; up to 64 destinations.
 void reduce_on_cuda(int device, const TreeProgram& program, ReduceOp op, at::ScalarType dtype,
                     std::span<const std::byte* const> sources, std::span<std::byte* const> destinations, int64_t count,
                     int64_t divisor);
@@ -38,6 +38,21 @@ class StreamOrder {
   struct Mark;
   int device_ = -1;
   std::shared_ptr<Mark> mark_;
+};
+
+/// While it lives, the running thread works on this GPU, and on a stream that communication has for itself: it comes
+/// before what else the GPU has to do, and waiting for it is waiting for nothing else. -1, and a build without CUDA:
+/// nothing.
+class SideStream {
+ public:
+  explicit SideStream(int device);
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+
+ private:
+  struct Guard;
+  std::unique_ptr<Guard> guard_;
 };
 
 }  // namespace lockstep::comm

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "comm/backend.h"
+#include "comm/device.h"
 #include "comm/transport/executor.h"
 #include "lockstep/base/error.h"
 
@@ -44,7 +45,14 @@ class Hierarchical : public Backend {
   std::shared_ptr<WorkState> post(Call call) override {
     if (call.kind == Kind::send || call.kind == Kind::recv) return post_message(std::move(call), 0);
     const auto deadline = Clock::now() + call.timeout;
-    return collectives_.post([this, call = std::move(call)] { run(call); }, deadline);
+    const auto order = StreamOrder::after_current(call);
+    const auto run_in_order = [this, order, call = std::move(call)] {
+      const SideStream own(order.device());
+      order.enter(order.device());
+      run(call);
+      StreamOrder::leave(order.device());
+    };
+    return collectives_.post(run_in_order, deadline);
   }
 
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members, int number) override;

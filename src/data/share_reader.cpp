@@ -106,6 +106,9 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
 }
 
 void BufferPool::give(Buffers buffers) {
+  // A copy from pinned memory to a GPU may be under way when nobody holds the buffer any more. libtorch, which has the
+  // memory back then, waits for such copies before it gives it out again.
+  if (pinned_) return;
   const Lock lock(mutex_);
   if (given_.size() >= most_) given_.erase(given_.begin());
   given_.push_back(std::move(buffers));

@@ -76,6 +76,37 @@ TEST(Gloo, CarriesWhatLiesElsewhereAsCopies) {
   });
 }
 
+// As if this rank's GPU refused to copy.
+class Refusing : public StagingTransport {
+  using StagingTransport::StagingTransport;
+  std::unique_ptr<Pending> start(std::span<const Message>, std::span<const Message>, uint32_t) override {
+    throw std::runtime_error("CUDA error: out of memory");
+  }
+};
+
+TEST(Gloo, AnErrorOfTheDeviceComesOutAsItIsAndThePeersDoNotWaitForIt) {
+  SKIP_WITHOUT_GLOO();
+  const milliseconds timeout(30000);
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto begin = Clock::now();
+  lockstep::test::run_threads(2, [&](int rank) {
+    std::shared_ptr<Transport> transport = make_gloo_transport(store, rank, 2, "127.0.0.1", timeout);
+    if (rank == 1) transport = std::make_shared<Refusing>(transport);
+    const Group group(make_transport_backend(transport, timeout));
+    auto work = group.all_reduce(at::ones({1000}));
+    if (rank == 0) return expect_failure([&] { work.wait(); }, 1, 10);
+    try {
+      work.wait();
+      ADD_FAILURE() << "expected the device's error";
+    } catch (const CommError& error) {
+      ADD_FAILURE() << "expected the device's error, got " << error.what();
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "CUDA error: out of memory");
+    }
+  });
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
+
 TEST(Gloo, WorksOverIPv6) {
   SKIP_WITHOUT_GLOO();
   const auto store = c10::make_intrusive<c10d::HashStore>();

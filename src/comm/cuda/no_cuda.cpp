@@ -22,4 +22,8 @@ StreamOrder StreamOrder::after_current(const Call& call) {
 void StreamOrder::enter(int) const {}
 void StreamOrder::leave(int) {}
 
+struct SideStream::Guard {};
+SideStream::SideStream(int) {}
+SideStream::~SideStream() = default;
+
 }  // namespace lockstep::comm

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transport/culprit.h"
 
-#include <future>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "comm/transport/bounded.h"
 
 namespace lockstep::comm {
 namespace {
@@ -35,16 +36,8 @@ int culprit_of_failure(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
                        std::chrono::milliseconds patience) noexcept {
   try {
     // The store may hang with the process that serves it, so nobody waits for it longer than he can afford.
-    std::promise<int> promise;
-    auto verdict = promise.get_future();
-    std::thread([store, rank, size, suspect, patience, promise = std::move(promise)]() mutable {
-      try {
-        promise.set_value(ask(*store, rank, size, suspect, patience * 3 / 4));
-      } catch (...) {
-        promise.set_value(suspect);
-      }
-    }).detach();
-    return verdict.wait_for(patience) == std::future_status::ready ? verdict.get() : suspect;
+    const auto verdict = within(patience, [=] { return ask(*store, rank, size, suspect, patience * 3 / 4); });
+    return verdict.value_or(suspect);
   } catch (...) {
     return suspect;
   }

@@ -67,6 +67,8 @@ class Transport {
 
   /// Fails everything under way, here at once and at the peers as soon as they notice. Never blocks.
   virtual void close() noexcept = 0;
+  /// Ends the connection where nothing is under way and nothing has failed. Blocks no longer than a second.
+  virtual void leave() noexcept { close(); }
 };
 
 }  // namespace lockstep::comm

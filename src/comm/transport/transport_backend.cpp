@@ -33,7 +33,12 @@ class TransportBackend : public Backend {
         asks_around_(asks_around),
         debug_(debug_mode()) {}
 
-  ~TransportBackend() override { transport_->close(); }
+  ~TransportBackend() override {
+    if (broken().empty() && collectives_.idle() && messages_.idle())
+      transport_->leave();
+    else
+      transport_->close();
+  }
 
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
@@ -50,6 +55,7 @@ class TransportBackend : public Backend {
     return collectives_.post(
         [this, start, order, call = std::move(call)] {
           guarded(call, start, [&](Clock::time_point until) {
+            const SideStream own(order.device());
             order.enter(order.device());
             if (debug_ && size() > 1)
               if (const auto mismatch = compare_signatures(*transport_, call, until))
@@ -90,6 +96,7 @@ class TransportBackend : public Backend {
     return messages_.post(
         [this, start, call, pending, device] {
           guarded(call, start, [&](Clock::time_point until) {
+            const SideStream own(device);
             if (pending) pending->wait(until);
             StreamOrder::leave(device);
           });
@@ -112,7 +119,7 @@ class TransportBackend : public Backend {
       const std::string message = text(what, ": ", explain(culprit), " (after ", seconds, " s; ", failure.what(), ")");
       break_group(message);
       throw CommError(culprit, what, seconds_since(start), message);
-    } catch (const CommError& error) {
+    } catch (const std::exception& error) {  // a CommError, or a GPU that refuses: the peers must not wait for it
       break_group(error.what());
       throw;
     }

@@ -33,6 +33,7 @@ class WrappedTransport : public Transport {
     return transport_->find_culprit(suspect, patience);
   }
   void close() noexcept override { transport_->close(); }
+  void leave() noexcept override { transport_->leave(); }
 
  private:
   const std::shared_ptr<Transport> transport_;

@@ -11,8 +11,19 @@
 
 namespace lockstep::sparse::cuda {
 
+namespace {
+
+// The tensors', whatever the current device is; -1, the current one, where there are none.
+c10::DeviceIndex device_of(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined()) return static_cast<c10::DeviceIndex>(tensor.get_device());
+  return -1;
+}
+
+}  // namespace
+
 OnStream::OnStream(std::vector<at::Tensor> tensors)
-    : tensors_(std::move(tensors)), stream_(at::cuda::getCurrentCUDAStream()) {
+    : tensors_(std::move(tensors)), stream_(at::cuda::getCurrentCUDAStream(device_of(tensors_))) {
   filled_.record(stream_);
 }
 

@@ -2,7 +2,6 @@
 #include "train/session/auto_split.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cross_entropy_loss.h>
 
 #include <charconv>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "lockstep/train/job.h"
 #include "train/input.h"
 #include "train/precision.h"
+#include "train/session/loss.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,7 +38,7 @@ at::Tensor loss_of(models::Classifier& network, const data::Batch& batch, Precis
     const PrecisionScope scope(precision, at::kCPU);
     logits = network.forward(input_of(batch, at::kCPU));
   }
-  return at::cross_entropy_loss(logits.to(at::kFloat), batch.targets, {}, at::Reduction::Sum, data::kIgnore);
+  return sum_of_losses(logits, batch.targets, /*smoothing=*/0);
 }
 
 }  // namespace

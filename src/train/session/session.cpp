@@ -2,7 +2,6 @@
 #include "train/session/session.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -15,6 +14,7 @@
 #include "lockstep/run/weights.h"
 #include "train/input.h"
 #include "train/precision.h"
+#include "train/session/loss.h"
 
 namespace lockstep::train {
 namespace {
@@ -112,8 +112,7 @@ at::Tensor Session::loss_of(const data::Batch& batch) {
   const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
   const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
   me_.add(optimizer_, sums_->right, right / per_example);
-  const auto sum = at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum, data::kIgnore,
-                                          plan_.config.label_smoothing);
+  const auto sum = sum_of_losses(logits, targets, plan_.config.label_smoothing);
   return sum / (batch.weight > 0 ? batch.weight * per_example : 1);
 }
 
