@@ -54,7 +54,8 @@ Fingerprint Fingerprint::of(const Device& device) {
     items.insert(items.end(), {{"device", text("sm_", info.major, info.minor)},
                                {"gpu", info.name},
                                {"cuda", detail::cuda_runtime_version()},
-                               {"cudnn", detail::cudnn_version()}});
+                               {"cudnn", detail::cudnn_version()},
+                               {"tf32", tf32_is_allowed() ? "on" : "off"}});
   }
   return Fingerprint(std::move(items));
 }

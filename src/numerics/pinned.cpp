@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -43,8 +44,17 @@ void pin_mkl() {
 void pin_cuda() {
   if (!built_with_cuda()) return;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  at::globalContext().setDeterministicCuDNN(true);
-  at::globalContext().setBenchmarkCuDNN(false);
+  at::Context& context = at::globalContext();
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
+  const bool tf32 = tf32_is_allowed();
+  context.setAllowTF32CuDNN(tf32);
+  context.setAllowTF32CuBLAS(tf32);
+  if (cuda_devices().empty()) return;
+  // A network of the user's own may hold what adds up with atomics (scatter, embedding): torch has another way for most
+  // of it, and warns of the rest. What is made without values need not be filled for that.
+  if (!context.deterministicAlgorithms()) context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+  context.setDeterministicFillUninitializedMemory(false);
 }
 
 #if defined(__x86_64__)
@@ -89,6 +99,11 @@ uint64_t detail::float_control() noexcept {
 
 void pin_numerics() {
   [[maybe_unused]] static const bool pinned = (pin_mkl(), pin_cuda(), true);
+}
+
+bool tf32_is_allowed() {
+  const char* const setting = std::getenv("LOCKSTEP_TF32");
+  return setting != nullptr && *setting != '\0' && std::string_view(setting) != "0";
 }
 
 std::string mkl_mode() {

@@ -17,7 +17,7 @@ const char* version() noexcept;
 ///
 /// Its items are pairs of text, in a fixed order: `lockstep`, `torch`, `mkl`, `onednn`, `device` (`cpu` or `sm_90`),
 /// then for a CPU `isa` (of our kernels), `torch_isa`, `mkl_mode` (see numerics.h) and `cpu_vendor` (by which MKL
-/// chooses its kernels), and for CUDA `gpu`, `cuda` and `cudnn`.
+/// chooses its kernels), and for CUDA `gpu`, `cuda`, `cudnn` and `tf32`.
 class Fingerprint {
  public:
   using Items = std::vector<std::pair<std::string, std::string>>;

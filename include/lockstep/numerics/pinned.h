@@ -9,11 +9,16 @@
 namespace lockstep {
 
 /// Pins what is set once a process: MKL's reproducibility mode, without which a product of matrices depends on where in
-/// memory they start (docs/decisions/007 has figures), and on CUDA cuDNN's choice of algorithms and cuBLAS's workspace.
-/// MKL listens only before its first use: call this when the program starts. Called too late it warns once, and results
-/// depend on alignment to 64 bytes as MKL documents. The user's MKL_CBWR and CUBLAS_WORKSPACE_CONFIG are left as they
-/// are. May be called again, by any thread.
+/// memory they start (docs/decisions/007 has figures), and on CUDA cuDNN's choice of algorithms, cuBLAS's workspace and
+/// TF32. MKL listens only before its first use: call this when the program starts. Called too late it warns once, and
+/// results depend on alignment to 64 bytes as MKL documents. The user's MKL_CBWR and CUBLAS_WORKSPACE_CONFIG are left
+/// as they are. Where there is a GPU torch is asked for deterministic algorithms, of which it warns where it has none.
+/// May be called again, by any thread.
 void pin_numerics();
+
+/// Whether convolutions and products of float32 on a GPU may round their operands to TF32, which pin_numerics() sets
+/// for both: LOCKSTEP_TF32=1 in the environment. Part of the fingerprint.
+bool tf32_is_allowed();
 
 /// MKL's mode as it is now: "auto" when pinned, "off" when not, "none" without MKL, ...: part of the fingerprint.
 std::string mkl_mode();
