@@ -117,12 +117,13 @@ def parallel_apply(
     results: List[Any] = [None] * replicas
     errors: List[Optional[BaseException]] = [None] * replicas
     meeting, modes = Meeting(replicas), _Modes()
+    streams = [_current_stream(target) for target in targets]
 
     def run(r: int) -> None:
         given = tuple(inputs[r]) if isinstance(inputs[r], (list, tuple)) else (inputs[r],)
         try:
             torch.set_num_threads(1)  # of this thread
-            with modes, _on(targets[r]), peers_scope(Peers(meeting, r)):
+            with modes, _on(targets[r]), torch.cuda.stream(streams[r]), peers_scope(Peers(meeting, r)):
                 results[r] = modules[r](*given, **(kwargs_tup[r] if kwargs_tup else {}))
             meeting.leave()
         except BaseException as error:  # noqa: BLE001  the caller's thread raises it
@@ -138,6 +139,12 @@ def parallel_apply(
     torch.set_num_threads(threads_before)  # torch takes the last call's number for threads to come
     _raise_first(errors)
     return results
+
+
+def _current_stream(device: Optional[torch.device]) -> Optional[torch.cuda.Stream]:
+    """The caller's: a new thread would work on the default one, which nothing orders after it."""
+    on_cuda = torch.cuda.is_initialized() if device is None else device.type == "cuda"
+    return torch.cuda.current_stream(device) if on_cuda else None
 
 
 def _on(device: Optional[torch.device]) -> Any:

@@ -21,6 +21,7 @@
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/backward_order.h"
 #include "lockstep/context/detail/context.h"
+#include "lockstep/norm/detail/after_step.h"
 #include "lockstep/norm/detail/batch_statistics.h"
 
 namespace lockstep::norm {
@@ -161,35 +162,6 @@ variable_list with_history(const Operations& operations, const std::vector<Share
   return outputs;
 }
 
-/// What a replica brings to the mean of shares. A share of one row has a mean, but no variance that anybody could tell.
-at::Tensor rows_of_share(const at::Tensor& moments) {
-  const at::Tensor some = (moments[0] > 0).to(at::kDouble), several = (moments[0] > 1).to(at::kDouble);
-  const at::Tensor variance = moments[2] / (moments[0] - 1).clamp_min(1);
-  return at::stack({some, moments[1] * some, several, variance * several});
-}
-
-/// The mean over replicas of their batches' statistics, as moments, of the sums of their rows.
-at::Tensor mean_of_shares(const at::Tensor& sums) {
-  // A count of two makes the unbiased variance the sum of squares itself; a count of one says that there is none.
-  return at::stack(
-      {sums[0].clamp_max(1) + sums[2].clamp_max(1), sums[1] / sums[0].clamp_min(1), sums[3] / sums[2].clamp_min(1)});
-}
-
-/// Ghost batch norm's running statistics move towards the mean of shares. Nothing in the step needs them, so where
-/// replicas go through the network one behind another none waits for the others here.
-void move_to_mean_of_shares(Peers* peers, const at::Tensor& moments, const Layer& layer) {
-  const at::Tensor rows = rows_of_share(moments);
-  auto* const after_step = Context::current().after_step;
-  if (peers == nullptr || peers->replicas() == 1 || after_step == nullptr)
-    return move_running_statistics(layer.running_mean, layer.running_var, mean_of_shares(exchange_sums(peers, rows)),
-                                   layer.momentum);
-  after_step->push_back([gathered = peers->begin_all_gather(rows.reshape(-1)), sizes = rows.sizes().vec(),
-                         mean = layer.running_mean, variance = layer.running_var, momentum = layer.momentum] {
-    const at::NoGradGuard no_grad;
-    move_running_statistics(mean, variance, mean_of_shares(sum_as_tree(gathered()).view(sizes)), momentum);
-  });
-}
-
 }  // namespace
 
 at::Tensor batch_norm(const Operations& operations, const at::Tensor& x, const Layer& layer, BatchNormMode mode,
@@ -203,7 +175,7 @@ at::Tensor batch_norm(const Operations& operations, const at::Tensor& x, const L
     const at::Tensor moments = ghost ? own : exchange_moments(peers, own);
     if (layer.running_mean.defined() || layer.running_var.defined()) {
       if (ghost)
-        move_to_mean_of_shares(peers, own, layer);
+        move_to_mean_of_shares(peers, rows_of_share(own), layer);
       else
         move_running_statistics(layer.running_mean, layer.running_var, moments, layer.momentum);
     }

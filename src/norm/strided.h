@@ -10,6 +10,10 @@ namespace lockstep::norm {
 /// Batch norm's loops over x [N, C, ...] of any floating-point dtype and strides.
 Operations strided_operations();
 
+/// A ghost batch norm in training, by torch's own kernels (cuDNN's among them): for GPUs, where they are the fastest.
+/// Of two rows or more.
+at::Tensor ghost_by_torch(const at::Tensor& x, const Layer& layer, Peers* peers);
+
 /// The CPU's are kernels of ours: the same bits for any number of intra-op threads.
 namespace cpu {
 at::Tensor batch_moments(const at::Tensor& x);

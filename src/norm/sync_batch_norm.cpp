@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/norm/sync_batch_norm.h"
 
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
 #include "lockstep/base/error.h"
+#include "lockstep/norm/detail/after_step.h"
 #include "lockstep/norm/detail/batch_norm.h"
 #include "norm/strided.h"
 
@@ -24,7 +32,26 @@ at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
   check("bias", bias, x);
   check("running_mean", running_mean, x);
   check("running_var", running_var, x);
-  return batch_norm(strided_operations(), x, {weight, bias, running_mean, running_var, momentum, epsilon}, mode, peers);
+  const Layer layer{weight, bias, running_mean, running_var, momentum, epsilon};
+  const bool several_rows = x.numel() > x.size(1);  // of fewer torch tells no variance
+  if (mode == BatchNormMode::ghost && x.is_cuda() && several_rows) return ghost_by_torch(x, layer, peers);
+  return batch_norm(strided_operations(), x, layer, mode, peers);
+}
+
+// torch's layer alone knows its batch's statistics in a form that all its kernels have: running ones that move all the
+// way. They carry no mark, so this is torch's own at::batch_norm.
+at::Tensor ghost_by_torch(const at::Tensor& x, const Layer& layer, Peers* peers) {
+  if (!layer.running_mean.defined() && !layer.running_var.defined())
+    return at::batch_norm(x, layer.weight, layer.bias, {}, {}, true, 1, layer.epsilon,
+                          at::globalContext().userEnabledCuDNN());
+  const auto type = (layer.running_mean.defined() ? layer.running_mean : layer.running_var).options();
+  const at::Tensor mean = at::zeros({x.size(1)}, type), variance = at::zeros({x.size(1)}, type);
+  const at::Tensor y = at::batch_norm(x, layer.weight, layer.bias, mean, variance, true, 1, layer.epsilon,
+                                      at::globalContext().userEnabledCuDNN());
+  const at::NoGradGuard no_grad;
+  const at::Tensor wide = mean.to(at::kDouble), one = at::ones_like(wide);
+  move_to_mean_of_shares(peers, at::stack({one, wide, one, variance.to(at::kDouble)}), layer);
+  return y;
 }
 
 }  // namespace lockstep::norm

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/norm/detail/batch_norm.h"
 #include "lockstep/numerics/pinned.h"
 #include "norm/strided.h"
 #include "support/thread_peers.h"
@@ -305,6 +306,29 @@ TEST(SyncBatchNorm, GhostTakesItsOwnStatisticsAndKeepsTheMeanOfAll) {
   const at::Tensor var = mean_over([&](const at::Tensor& share) { return share.var(axes); });
   EXPECT_TRUE(at::allclose(got.running_mean, 0.1 * mean, 1e-12, 1e-12));
   EXPECT_TRUE(at::allclose(got.running_var, 0.9 + 0.1 * var, 1e-12, 1e-12));
+}
+
+TEST(SyncBatchNorm, GhostByTorchsKernelsIsTheSameLayer) {  // which is what runs on CUDA
+  for (const auto dtype : {at::kDouble, at::kFloat})
+    for (const bool tracked : {true, false}) {
+      const double tolerance = dtype == at::kDouble ? 1e-10 : 1e-4;
+      at::manual_seed(3);
+      const at::Tensor x = at::randn({5, 3, 4, 2}, dtype) * 2 + 3, g = at::randn_like(x);
+      const auto outcome_of = [&](bool by_torch) {
+        const auto options = at::TensorOptions(dtype);
+        norm::Layer layer{.weight = at::linspace(0.5, 2, 3, options).requires_grad_(),
+                          .bias = at::linspace(-1, 1, 3, options).requires_grad_(),
+                          .running_mean = tracked ? at::zeros({3}, options) : at::Tensor(),
+                          .running_var = tracked ? at::ones({3}, options) : at::Tensor()};
+        const at::Tensor input = x.detach().requires_grad_();
+        const at::Tensor y = by_torch ? ghost_by_torch(input, layer, nullptr)
+                                      : batch_norm(strided_operations(), input, layer, BatchNormMode::ghost);
+        y.backward(g);
+        return Outcome{y.detach(),        input.grad(),       layer.weight.grad(),
+                       layer.bias.grad(), layer.running_mean, layer.running_var};
+      };
+      outcome_of(true).expect_close_to(outcome_of(false), tolerance);
+    }
 }
 
 TEST(SyncBatchNorm, GhostsOfOneRowHaveAMeanAndNoVariance) {

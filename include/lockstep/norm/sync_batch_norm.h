@@ -20,8 +20,8 @@ enum class BatchNormMode : uint8_t {
   /// joined batch.
   synchronised,
   /// Each replica's own share. The running statistics, the same on every replica, move towards the mean over replicas
-  /// (those with examples; for the variance with two or more) of the shares' means and variances. One small exchange
-  /// forward, none backward.
+  /// (those with examples; for the variance with two or more) of the shares' means and variances: in a team when a step
+  /// is over, in one small exchange for all layers.
   ghost,
 };
 

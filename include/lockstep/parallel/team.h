@@ -39,8 +39,8 @@ struct TeamOptions {
   /// S, the fixed parts of each layer's output channels that are computed apart: part of the recipe. Layers are
   /// convolutions and linear ones; convolutions in groups are computed as a whole. On the CPU.
   int64_t slices = 1;
-  /// One call of autograd's backward() for all replicas of this process, on one thread, so that synchronised batch
-  /// norms need not wait in it. Always so on a GPU; elsewhere it is slower, and gives the same bits.
+  /// Where batch norms are synchronised: one call of autograd's backward() for all replicas of this process, on one
+  /// thread, so that they need not wait in it. Always so on a GPU; elsewhere it is slower, and gives the same bits.
   bool shares_backward = false;
   /// How the threads of this process divide the network that is shared; those that are left over divide the batch. With
   /// two parts "cpu:4" is two copies of each. A network that can be cut (context/stages.h) is trained as without;

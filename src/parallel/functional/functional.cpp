@@ -13,6 +13,7 @@
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/dense/detail/image_operations.h"
+#include "lockstep/numerics/detail/callers_streams.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/numerics/tree.h"
 #include "parallel/functional/meeting.h"
@@ -66,11 +67,13 @@ void run_replicas(int64_t replicas, const std::function<void(int64_t)>& body) {
   install_overrides();
   Meeting meeting(replicas);
   const at::ThreadLocalState state;
+  const auto streams = callers_streams();
   const RandomKey key = draw_key();
   std::vector<std::exception_ptr> errors(replicas);
   const auto run = [&](int64_t r) {
     try {
       const at::ThreadLocalStateGuard as_caller(state);
+      const OnCallersStreams on(streams);
       const ReplicaNumerics numerics;
       JointPeers peers(meeting, r);
       Draws draws(key.fold(static_cast<uint64_t>(r)));

@@ -15,6 +15,7 @@
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
+#include "lockstep/norm/detail/after_step.h"
 #include "lockstep/numerics/tree.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/optim/owned_parameters.h"
@@ -33,13 +34,6 @@ void check_options(const char* operation, std::span<const Offer* const> all) {
             "replicas have passed different options, expected the same on all");
 }
 
-/// What waited for the others until all had gone through their passes.
-void end_waiting() {
-  auto* const after_step = Context::current().after_step;
-  if (after_step == nullptr) return;
-  for (const auto& work : std::exchange(*after_step, {})) work();
-}
-
 }  // namespace
 
 struct Replica::State {
@@ -52,6 +46,8 @@ struct Replica::State {
   bool watch_buffers = false;
 
   Timeline& timeline() const { return team->timelines[member]; }
+  /// Batch norms' statistics, which waited for the others until all had gone through their passes.
+  void end_waiting() { Context::current().after_step->run(peers); }
 };
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
@@ -133,7 +129,7 @@ void Replica::differentiate(const at::Tensor& loss, double scale) const {
   Root mine;
   if (loss.defined() && loss.requires_grad())
     mine = {loss, at::full_like(loss, scale, loss.options().requires_grad(false))};
-  if (!state_->team->shares_backward()) {
+  if (!state_->team->joins_backward) {
     Pipeline* const pipeline = state_->team->pipeline.get();
     if (mine.first.defined()) {
       if (pipeline != nullptr) pipeline->begin_backward(state_->member);
@@ -204,7 +200,7 @@ StepResult Replica::step(Optimizer& optimizer) {
         return state.step();
       },
       Phase::update);
-  end_waiting();
+  mine.end_waiting();
   const StepResult result = state.result();
   state.clear(mine.member);
   ++mine.steps;
@@ -294,7 +290,7 @@ at::Tensor Replica::evaluate(int64_t examples, int64_t batch, const std::functio
   require(examples >= 1 && batch >= 1, "evaluate", examples, " examples in batches of ", batch,
           ", expected at least 1 of each");
   const PhaseScope evaluating(Phase::evaluate);
-  end_waiting();
+  state_->end_waiting();
   // Parts may be frozen, so each module gets back its own mode; those inside of it come after it.
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes;
   for (const auto& network : state_->team->networks) {
@@ -320,7 +316,7 @@ void Replica::watch_divergence(const Optimizer& optimizer, int64_t every, bool b
   require(every >= 0, "watch_divergence", "every is ", every, ", expected 0 or more");
   state_->watch_every = every;
   state_->watch_buffers = buffers;
-  end_waiting();
+  state_->end_waiting();
   if (every == 0) compare(optimizer, buffers);
 }
 

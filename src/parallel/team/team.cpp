@@ -15,11 +15,14 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/connect.h"
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/detail/slices.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/dense/detail/image_operations.h"
+#include "lockstep/norm/detail/after_step.h"
+#include "lockstep/numerics/detail/callers_streams.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/numerics/reduce.h"
 #include "lockstep/parallel/replica.h"
@@ -33,7 +36,7 @@ namespace lockstep::parallel {
 namespace {
 
 std::vector<Device> devices_of(const TeamOptions& options) {
-  const std::string text = options.devices.empty() ? usual_devices() : options.devices;
+  const std::string text = options.devices.empty() ? comm::usual_devices(options.group) : options.devices;
   const auto devices = parse_devices(text);
   std::set<c10::Device, decltype([](c10::Device a, c10::Device b) { return a.str() < b.str(); })> distinct;
   for (const Device& device : devices) distinct.insert(device.torch());
@@ -205,6 +208,7 @@ at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joi
                      std::vector<std::vector<at::Tensor>> brought;
                      for (const Part* part : all) brought.push_back(part->tensors);
                      team_.joint_results = all[0]->joint(brought);  // the first one's, whoever comes last
+                     team_.joins_backward = true;
                      return {};
                    });
   return std::move(team_.joint_results[member_]);
@@ -286,6 +290,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.crew = std::make_unique<Crew>(team.members(), devices);
   team.pipeline = parts > 1 ? std::make_unique<Pipeline>(*team.crew, parts, devices) : nullptr;
   team.brought.assign(team.members(), nullptr);
+  team.joins_backward = false;
   {
     const Lock lock(team.all_gathers_mutex);
     team.all_gathers_begun.assign(team.members(), 0);
@@ -295,29 +300,30 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.timelines.clear();
   for (int64_t m = 0; m < team.members(); ++m) team.timelines.emplace_back(!trace.empty());
   const IntraOpThreadsKept kept;
+  const auto streams = callers_streams();
   if (team.helpers_wanted() > 0)
     team.helpers = std::make_unique<SliceHelpers>(team.helpers_wanted(), team.options.split.sharers, !trace.empty());
   std::vector<std::thread> threads;
   const auto run_member = [&](int64_t m) {
     try {
       const ReplicaNumerics numerics;
+      const OnCallersStreams on(streams, team.device);
       CrewPeers peers(team, m);
       Draws draws(RandomKey{team.options.seed, kSetupDraws});
       const Slices slices = slices_of(team, m);
+      norm::AfterStep after_step;
       const ContextScope context({.peers = &peers,
                                   .draws = &draws,
                                   .timeline = &team.timelines[m],
                                   .images = &dense::image_operations(),
-                                  .slices = slices.count() > 1 ? &slices : nullptr});
-      std::vector<std::function<void()>> after_step;
-      if (team.pipeline) {
-        Context::current().borders = team.pipeline->borders(m);
-        Context::current().after_step = &after_step;
-      }
+                                  .slices = slices.count() > 1 ? &slices : nullptr,
+                                  .after_step = &after_step});
+      if (team.pipeline) Context::current().borders = team.pipeline->borders(m);
       team.crew->enter(m);
       team.timelines[m].begin_step(0);
       Replica me(state_, m);
       body(me);
+      after_step.run(peers);
       team.crew->leave(m);
     } catch (...) {  // the first counts; those that it stopped come after it
       team.crew->stop(m, std::current_exception());

@@ -93,6 +93,9 @@ struct TeamState {
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
   std::vector<at::Tensor> joint_results;
+  /// Whether replicas have met in a synchronised batch norm, whose node of autograd they have in common: from there on
+  /// one call of backward() is for all of them. Set while all are in that meeting.
+  bool joins_backward = false;
   Mutex all_gathers_mutex;
   // Those that some member has not come to yet, how many each member has begun, and how many were sent.
   std::deque<std::shared_ptr<AllGather>> all_gathers LOCKSTEP_GUARDED_BY(all_gathers_mutex);
@@ -117,7 +120,8 @@ struct TeamState {
   /// Threads that compute no replica, but slices of others'.
   int64_t helpers_wanted() const { return options.split.sharers > 1 ? threads - permits : 0; }
   bool has_other_processes() const { return placement.processes() > 1; }
-  /// Autograd's one thread of a GPU runs the backward passes of all replicas here: it must not wait for one of them.
+  /// Autograd's one thread of a GPU runs the backward passes of all replicas here: it must not wait for one of them, so
+  /// synchronised batch norms make one node for all.
   bool shares_backward() const { return members() > 1 && (options.shares_backward || device.is_cuda()); }
 
   /// Sums one row a replica of this process, [members, n] float64, with all others' in the tree's order: [n].

@@ -4,12 +4,17 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "lockstep/context/detail/peers.h"
+#include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
 
@@ -47,6 +52,43 @@ TEST(TeamTurns, GathersFromAllWhileTheyDoOtherThings) {
         EXPECT_TRUE(at::equal(first(), all(0)));
       }
     });
+}
+
+// One device, and what each replica does there, as it happens.
+std::vector<std::string> events_of(norm::BatchNormMode mode, bool shares_backward) {
+  std::vector<std::string> events;
+  Team::create({.replicas = 3, .devices = "cpu:1", .shares_backward = shares_backward}).run([&](Replica& me) {
+    torch::nn::Sequential made(torch::nn::Linear(2, 4), torch::nn::BatchNorm1d(4), torch::nn::BatchNorm1d(4));
+    norm::convert_sync_batchnorm(made, mode);
+    auto network = me.share(made);
+    auto optimizer = me.optimizer(Sgd{});
+    me.barrier();
+    if (me.number() == 0) events.clear();
+    me.barrier();
+    const std::string number = std::to_string(me.number());
+    events.push_back("begins " + number);
+    const auto loss = network->forward(at::full({4, 2}, 1.0 + static_cast<double>(me.number()))).sum();
+    loss.register_hook([&, number](const at::Tensor&) { events.push_back("differentiates " + number); });
+    me.step(loss, optimizer);
+  });
+  return events;
+}
+
+TEST(TeamTurns, AReplicaGoesThroughGhostBatchNormsWithoutWaitingSoOneSetOfActivationsLives) {
+  for (const bool shares_backward : {false, true}) {
+    const auto events = events_of(norm::BatchNormMode::ghost, shares_backward);
+    ASSERT_EQ(events.size(), 6);
+    for (size_t i = 0; i < events.size(); i += 2)
+      EXPECT_EQ(events[i].substr(7), events[i + 1].substr(15)) << testing::PrintToString(events);
+  }
+}
+
+TEST(TeamTurns, SynchronisedBatchNormsBringAllReplicasToThemBeforeAnyGoesBack) {
+  for (const bool shares_backward : {false, true}) {
+    const auto events = events_of(norm::BatchNormMode::synchronised, shares_backward);
+    ASSERT_EQ(events.size(), 6);
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(events[i].substr(0, 6), "begins") << testing::PrintToString(events);
+  }
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <vector>
 
 #include "lockstep/context/overrides.h"
 
@@ -16,19 +14,21 @@ class Peers;
 class Slices;
 class Timeline;
 struct ImageOperations;
+namespace norm {
+class AfterStep;
+}
 
 /// What the thread of a replica knows, and nobody passes through a network's forward(). On a thread that runs no
 /// replica all of it is empty. The scopes that users open (RandomScope, TimelineScope) change one field while they
 /// live.
 struct Context {
-  Peers* peers = nullptr;                   ///< the replica's number, and how it meets the others
-  Draws* draws = nullptr;                   ///< where its random numbers come from
-  Timeline* timeline = nullptr;             ///< where its time goes
-  const ImageOperations* images = nullptr;  ///< in charge of convolution and pooling, in place of libtorch's kernels
-  const Slices* slices = nullptr;           ///< in which layers are computed; null: each as a whole
-  Borders* borders = nullptr;               ///< between the stages of a network that a team divides
-  /// What waits for the others and may be done when the step is over; null where it is done at once.
-  std::vector<std::function<void()>>* after_step = nullptr;
+  Peers* peers = nullptr;                    ///< the replica's number, and how it meets the others
+  Draws* draws = nullptr;                    ///< where its random numbers come from
+  Timeline* timeline = nullptr;              ///< where its time goes
+  const ImageOperations* images = nullptr;   ///< in charge of convolution and pooling, in place of libtorch's kernels
+  const Slices* slices = nullptr;            ///< in which layers are computed; null: each as a whole
+  Borders* borders = nullptr;                ///< between the stages of a network that a team divides
+  norm::AfterStep* after_step = nullptr;     ///< what is done for batch norms when the step is over; null: at once
   std::optional<uint64_t> before_wait = {};  ///< autograd's number in front of the last node that waits
 
   /// The calling thread's.
