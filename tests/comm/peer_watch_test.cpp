@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What notices a lost process where the transport does not. No GPU is needed: the ranks are threads and a store.
-#include "comm/transport/peer_watch.h"
+#include "comm/failure/peer_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "comm/transport/bounded.h"
+#include "comm/failure/bounded.h"
 
 namespace lockstep::comm {
 namespace {

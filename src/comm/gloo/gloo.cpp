@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "comm/transport/culprit.h"
+#include "comm/failure/culprit.h"
 #include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"

@@ -16,9 +16,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "comm/backend.h"
-#include "comm/transport/bounded.h"
-#include "comm/transport/culprit.h"
-#include "comm/transport/peer_watch.h"
+#include "comm/failure/bounded.h"
+#include "comm/failure/culprit.h"
+#include "comm/failure/peer_watch.h"
 #include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"

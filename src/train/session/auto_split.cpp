@@ -11,8 +11,8 @@
 #include "lockstep/parallel/choose_split.h"
 #include "lockstep/train/job.h"
 #include "train/input.h"
+#include "train/loss.h"
 #include "train/precision.h"
-#include "train/session/loss.h"
 
 namespace lockstep::train {
 namespace {

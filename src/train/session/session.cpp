@@ -13,8 +13,8 @@
 #include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/run/weights.h"
 #include "train/input.h"
+#include "train/loss.h"
 #include "train/precision.h"
-#include "train/session/loss.h"
 
 namespace lockstep::train {
 namespace {

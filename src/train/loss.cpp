@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/session/loss.h"
+#include "train/loss.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/transport/culprit.h"
+#include "comm/failure/culprit.h"
 
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "comm/transport/bounded.h"
+#include "comm/failure/bounded.h"
 
 namespace lockstep::comm {
 namespace {

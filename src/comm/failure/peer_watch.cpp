@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/transport/peer_watch.h"
+#include "comm/failure/peer_watch.h"
 
 #include "lockstep/base/error.h"
 
