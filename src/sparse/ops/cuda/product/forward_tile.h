@@ -21,12 +21,13 @@ struct ForwardJob {
 
 /// One block's work: a tile of slots times a block of output channels. All offsets pass, in their order; for each the
 /// inputs' rows are gathered, a few channels at a time. Nobody else writes these outputs, and each is one sum in one
-/// order.
+/// order. All values of a step are on their way from memory before the first is waited for: threads hold them in
+/// registers and store them together.
 template <class Storage, class Product, int kColumns>
 struct ForwardTile {
   struct Shared {
     typename Product::Shared product;
-    int64_t rows[kTileRows];
+    int64_t rows[kTileRows];  // where in x they begin, or -1
   };
   using Registers = typename Product::Registers;
   using Value = typename Product::Value;
@@ -41,14 +42,20 @@ struct ForwardTile {
     for (int64_t k = 0; k < job.table.offsets; ++k) {
       if (!job.table.tile_has(tile, k)) continue;
       block.phase([&](int thread, Registers& registers) {
-        if (thread < kTileRows) shared.rows[thread] = job.table.in_row(k, tile * kTileRows + thread);
+        if (thread < kTileRows) {
+          const int64_t row = job.table.in_row(k, tile * kTileRows + thread);
+          shared.rows[thread] = row < 0 ? -1 : (row * job.groups + group) * job.from;
+        }
         Product::clear_part(registers);
       });
       const Storage* weight = job.weight + k * job.offset_stride + group * job.group_stride;
       for (int64_t channel = 0; channel < job.from; channel += Product::kDepth) {
         block.phase([&](int thread, Registers&) {
-          gather(shared, job, group, channel, thread);
-          load_weights(shared, job, weight, channel, first_column, thread);
+          Value inputs[kInputs], weights[kWeights];
+          load_inputs(shared, job, channel, thread, inputs);
+          const WeightPlace place(job, thread);
+          load_weights(job, weight, channel, first_column, place, weights);
+          store(shared, thread, place, inputs, weights);
         });
         block.phase([&](int thread, Registers& registers) { Product::multiply(shared.product, thread, registers); });
       }
@@ -65,30 +72,56 @@ struct ForwardTile {
   }
 
  private:
+  static constexpr int kDepth = Product::kDepth;
+  static_assert(kTileThreads % kDepth == 0 && kTileThreads % kColumns == 0);
+  // What a thread moves in a step.
+  static constexpr int kInputs = kTileRows * kDepth / kTileThreads, kWeights = kColumns * kDepth / kTileThreads;
+
   // Neighbouring threads read neighbouring channels of a row.
-  LOCKSTEP_HOST_DEVICE static void gather(Shared& shared, const ForwardJob<Storage>& job, int64_t group,
-                                          int64_t channel, int thread) {
-    for (int i = thread; i < kTileRows * Product::kDepth; i += kTileThreads) {
-      const int d = i % Product::kDepth, slot = i / Product::kDepth;
-      const int64_t row = shared.rows[slot];
-      const bool inside = row >= 0 && channel + d < job.from;
-      shared.product.a[d][slot] =
-          inside ? static_cast<Value>(job.x[(row * job.groups + group) * job.from + channel + d]) : Value(0.0f);
+  LOCKSTEP_HOST_DEVICE static void load_inputs(const Shared& shared, const ForwardJob<Storage>& job, int64_t channel,
+                                               int thread, Value (&values)[kInputs]) {
+    const int64_t from = channel + thread % kDepth;
+#pragma unroll
+    for (int n = 0; n < kInputs; ++n) {
+      const int64_t row = shared.rows[n * (kTileThreads / kDepth) + thread / kDepth];
+      values[n] = row >= 0 && from < job.from ? static_cast<Value>(job.x[row + from]) : Value(0.0f);
     }
   }
-  // They read neighbouring weights too, whichever way the matrix lies.
-  LOCKSTEP_HOST_DEVICE static void load_weights(Shared& shared, const ForwardJob<Storage>& job, const Storage* weight,
-                                                int64_t channel, int64_t first_column, int thread) {
-    for (int i = thread; i < kColumns * Product::kDepth; i += kTileThreads) {
+
+  /// Neighbouring threads read neighbouring weights too, whichever way the matrix lies: where a thread's first weight
+  /// is in the step's matrix [depth, columns], and how far it is to its next one.
+  struct WeightPlace {
+    int depth, column, down, right;
+
+    LOCKSTEP_HOST_DEVICE WeightPlace(const ForwardJob<Storage>& job, int thread) {
       const bool along_columns = job.column_stride == 1;
-      const int d = along_columns ? i / kColumns : i % Product::kDepth;
-      const int column = along_columns ? i % kColumns : i / Product::kDepth;
-      const bool inside = channel + d < job.from && first_column + column < job.to;
-      shared.product.b[d][column] =
-          inside
-              ? static_cast<Value>(weight[(channel + d) * job.row_stride + (first_column + column) * job.column_stride])
-              : Value(0.0f);
+      depth = along_columns ? thread / kColumns : thread % kDepth;
+      column = along_columns ? thread % kColumns : thread / kDepth;
+      down = along_columns ? kTileThreads / kColumns : 0;
+      right = along_columns ? 0 : kTileThreads / kDepth;
     }
+  };
+  LOCKSTEP_HOST_DEVICE static void load_weights(const ForwardJob<Storage>& job, const Storage* weight, int64_t channel,
+                                                int64_t first_column, const WeightPlace& place,
+                                                Value (&values)[kWeights]) {
+    const int64_t from = channel + place.depth, to = first_column + place.column;
+    const Storage* const first = weight + from * job.row_stride + to * job.column_stride;
+    const int64_t step = place.down * job.row_stride + place.right * job.column_stride;
+#pragma unroll
+    for (int n = 0; n < kWeights; ++n) {
+      const bool inside = from + n * place.down < job.from && to + n * place.right < job.to;
+      values[n] = inside ? static_cast<Value>(first[n * step]) : Value(0.0f);
+    }
+  }
+
+  LOCKSTEP_HOST_DEVICE static void store(Shared& shared, int thread, const WeightPlace& place,
+                                         const Value (&inputs)[kInputs], const Value (&weights)[kWeights]) {
+#pragma unroll
+    for (int n = 0; n < kInputs; ++n)
+      shared.product.a[thread % kDepth][n * (kTileThreads / kDepth) + thread / kDepth] = inputs[n];
+#pragma unroll
+    for (int n = 0; n < kWeights; ++n)
+      shared.product.b[place.depth + n * place.down][place.column + n * place.right] = weights[n];
   }
 };
 

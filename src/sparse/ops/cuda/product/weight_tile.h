@@ -43,11 +43,13 @@ struct WeightTile {
   struct Shared {
     typename Product::Shared product;
     int64_t rows[kTileRows];
-    int64_t in_rows[kTileRows], out_rows[kTileRows];
+    int64_t in_rows[kTileRows], out_rows[kTileRows];  // where in x and g they begin
     int count;
   };
   using Registers = typename Product::Registers;
   using Value = typename Product::Value;
+  static constexpr int kDepth = Product::kDepth;
+  static_assert(kTileThreads % kTileRows == 0 && kTileThreads % kColumns == 0);
 
   template <class Block>
   LOCKSTEP_HOST_DEVICE static void run(Block& block, Shared& shared, const WeightJob<Storage>& job, int64_t number) {
@@ -62,12 +64,15 @@ struct WeightTile {
         if (thread < kTileRows) shared.rows[thread] = job.table.in_row(k, tile * kTileRows + thread);
         Product::clear_part(registers);
       });
-      block.phase([&](int thread, Registers&) { compact(shared, job.table, tile, thread); });
+      block.phase([&](int thread, Registers&) { compact(shared, job, group, tile, thread); });
       const int count = shared.count;
-      for (int pair = 0; pair < count; pair += Product::kDepth) {
+      for (int pair = 0; pair < count; pair += kDepth) {
         block.phase([&](int thread, Registers&) {
-          gather(shared.product.a, job.x, shared.in_rows, count, pair, job.groups, group, job.in, in, thread);
-          gather(shared.product.b, job.g, shared.out_rows, count, pair, job.groups, group, job.out, out, thread);
+          Value inputs[kTileRows * kDepth / kTileThreads], gradients[kColumns * kDepth / kTileThreads];
+          load<kTileRows>(job.x, shared.in_rows, count - pair, pair, job.in, in, thread, inputs);
+          load<kColumns>(job.g, shared.out_rows, count - pair, pair, job.out, out, thread, gradients);
+          store<kTileRows>(shared.product.a, thread, inputs);
+          store<kColumns>(shared.product.b, thread, gradients);
         });
         block.phase([&](int thread, Registers& registers) { Product::multiply(shared.product, thread, registers); });
       }
@@ -85,29 +90,38 @@ struct WeightTile {
 
  private:
   // A slot's place is the number of pairs before it.
-  LOCKSTEP_HOST_DEVICE static void compact(Shared& shared, const KernelTable& table, int64_t tile, int thread) {
+  LOCKSTEP_HOST_DEVICE static void compact(Shared& shared, const WeightJob<Storage>& job, int64_t group, int64_t tile,
+                                           int thread) {
     if (thread >= kTileRows) return;
     int before = 0;
     for (int slot = 0; slot < thread; ++slot) before += shared.rows[slot] >= 0;
     const bool here = shared.rows[thread] >= 0;
     if (here) {
-      shared.in_rows[before] = shared.rows[thread];
-      shared.out_rows[before] = table.out_row(tile * kTileRows + thread);
+      const int64_t out_row = job.table.out_row(tile * kTileRows + thread);
+      shared.in_rows[before] = (shared.rows[thread] * job.groups + group) * job.in;
+      shared.out_rows[before] = (out_row * job.groups + group) * job.out;
     }
     if (thread == kTileRows - 1) shared.count = before + here;
   }
-  /// Channels [first, first + width) of rows [pair, pair + kDepth), zeros where either ends.
+  /// Channels [first, first + width) of the next pairs' rows, at most `left` of them, zeros where either ends. All
+  /// values of a step are on their way before the first is stored.
   template <int kWidth>
-  LOCKSTEP_HOST_DEVICE static void gather(Value (&matrix)[Product::kDepth][kWidth], const Storage* data,
-                                          const int64_t* rows, int count, int pair, int64_t groups, int64_t group,
-                                          int64_t channels, int64_t first, int thread) {
-    constexpr int kUsed = kWidth - kTilePad;
-    for (int i = thread; i < kUsed * Product::kDepth; i += kTileThreads) {
-      const int d = i / kUsed, c = i % kUsed;
-      const bool inside = pair + d < count && first + c < channels;
-      matrix[d][c] =
-          inside ? static_cast<Value>(data[(rows[pair + d] * groups + group) * channels + first + c]) : Value(0.0f);
+  LOCKSTEP_HOST_DEVICE static void load(const Storage* data, const int64_t* rows, int left, int pair, int64_t channels,
+                                        int64_t first, int thread, Value (&values)[kWidth * kDepth / kTileThreads]) {
+    const int64_t channel = first + thread % kWidth;
+#pragma unroll
+    for (int n = 0; n < kWidth * kDepth / kTileThreads; ++n) {
+      const int d = n * (kTileThreads / kWidth) + thread / kWidth;
+      const bool inside = d < left && channel < channels;
+      values[n] = inside ? static_cast<Value>(data[rows[pair + d] + channel]) : Value(0.0f);
     }
+  }
+  template <int kWidth>
+  LOCKSTEP_HOST_DEVICE static void store(Value (&matrix)[kDepth][kWidth + kTilePad], int thread,
+                                         const Value (&values)[kWidth * kDepth / kTileThreads]) {
+#pragma unroll
+    for (int n = 0; n < kWidth * kDepth / kTileThreads; ++n)
+      matrix[n * (kTileThreads / kWidth) + thread / kWidth][thread % kWidth] = values[n];
   }
 };
 
