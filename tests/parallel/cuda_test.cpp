@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU alone can show of the promise: R = 8 on one GPU gives the same bits each time, on any stream, and in two
+// processes that share the GPU; sums have the CPU's bits. Skips, by name, where there is none.
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/comm/detail/reduce.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/device.h"
+#include "lockstep/parallel/replica.h"
+#include "parallel/networks.h"
+#include "parallel/placements.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using lockstep::test::Placed;
+using lockstep::test::State;
+using norm::BatchNormMode;
+
+#define SKIP_WITHOUT_GPU() \
+  if (cuda_devices().empty()) GTEST_SKIP() << "no CUDA device here that this build has code for"
+
+const Placed kOneGpu{1, "cuda:0"};
+const TeamOptions kRecipe{.replicas = 8, .seed = 5};
+
+std::function<State(Replica&)> training(const std::string& name, BatchNormMode mode) {
+  return [=](Replica& me) {
+    const auto task = lockstep::test::make_task(name);
+    const auto made = task->network();
+    norm::convert_sync_batchnorm(*made, mode);
+    const auto network = me.share(made);
+    auto optimizer = me.optimizer(Sgd{.lr = 0.05, .momentum = 0.9});
+    for (int64_t step = 0; step < 3; ++step) {
+      const auto [inputs, targets] = task->batch(step);
+      const auto x = me.share_of(inputs).to(me.device());
+      me.step(task->loss(*network, x, me.share_of(targets).to(me.device())), optimizer, static_cast<double>(x.size(0)));
+    }
+    return lockstep::test::state_of(me, *network, optimizer);
+  };
+}
+
+struct Case {
+  const char* network;
+  BatchNormMode mode;
+};
+class CudaTeam : public ::testing::TestWithParam<Case> {
+ protected:
+  std::function<State(Replica&)> body() const { return training(GetParam().network, GetParam().mode); }
+};
+INSTANTIATE_TEST_SUITE_P(Of, CudaTeam,
+                         ::testing::Values(Case{"lenet", BatchNormMode::ghost}, Case{"resnet18", BatchNormMode::ghost},
+                                           Case{"resnet18", BatchNormMode::synchronised},
+                                           Case{"transformer", BatchNormMode::ghost}),
+                         [](const auto& info) {
+                           const bool ghost = info.param.mode == BatchNormMode::ghost;
+                           return std::string(info.param.network) + (ghost ? "" : "_synchronised");
+                         });
+
+TEST_P(CudaTeam, GivesTheSameBitsEachTime) {
+  SKIP_WITHOUT_GPU();
+  lockstep::test::expect_equal(lockstep::test::run_placed(kOneGpu, kRecipe, body()),
+                               lockstep::test::run_placed(kOneGpu, kRecipe, body()));
+}
+
+TEST_P(CudaTeam, GivesTheSameBitsOnASideStream) {
+  SKIP_WITHOUT_GPU();
+  const State expected = lockstep::test::run_placed(kOneGpu, kRecipe, body());
+  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  lockstep::test::expect_equal(lockstep::test::run_placed(kOneGpu, kRecipe, body()), expected);
+}
+
+TEST_P(CudaTeam, GivesTheSameBitsInTwoProcessesOnOneGpu) {
+  SKIP_WITHOUT_GPU();
+  if (!lockstep::test::joins_ranks()) GTEST_SKIP() << "this build has no Gloo";
+  const State expected = lockstep::test::run_placed(kOneGpu, kRecipe, body());
+  lockstep::test::expect_equal(lockstep::test::run_placed({2, "cuda:0"}, kRecipe, body()), expected);
+  lockstep::test::expect_equal(lockstep::test::run_placed({2, "cuda:0", {3, 5}}, kRecipe, body()), expected);
+}
+
+TEST(CudaReduce, SumsHaveTheBitsOfTheCpu) {
+  SKIP_WITHOUT_GPU();
+  at::manual_seed(1);
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
+    for (const int64_t sources : {1, 2, 3, 8, 63, 64, 65, 200})
+      for (const auto op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max}) {
+        const int64_t count = 1001;
+        const at::Tensor rows = at::randn({sources, count}).to(type), on_gpu = rows.to(at::kCUDA);
+        const auto reduced = [&](const at::Tensor& all) {
+          std::vector<const std::byte*> from;
+          for (int64_t s = 0; s < sources; ++s) from.push_back(static_cast<const std::byte*>(all[s].const_data_ptr()));
+          at::Tensor out = at::empty_like(all[0]);
+          std::byte* const to = static_cast<std::byte*>(out.mutable_data_ptr());
+          comm::reduce_on(all.device(), TreeProgram::of_leaves(sources), op, type, from, {&to, 1}, count, sources);
+          return out.cpu();
+        };
+        EXPECT_TRUE(at::equal(reduced(on_gpu), reduced(rows))) << sources << " sources, " << c10::toString(type);
+      }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `run` does, most telling first. A step is a few shell commands that run in the bundle's folder, with $OUT."""
+
+import dataclasses
+
+# What a step may need beside torch; `run` finds out what is there.
+DEVICE, TWO_DEVICES, SANITIZER, NCU = "a CUDA device", "two CUDA devices", "compute-sanitizer", "ncu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    name: str
+    commands: tuple[str, ...]
+    needs: tuple[str, ...] = (DEVICE,)
+    seconds: int = 60  # each command's limit
+
+
+# What of the sparse tests is small enough for tools that watch every access to memory.
+SMALL = "'*Convolution*:*Map*:-*Large*'"
+TRAIN = "bin/lockstep train {} --devices cuda:0 --seed 1 --overwrite --out $OUT/{}"
+
+
+def training(model: str, folder: str, options: str) -> str:
+    return TRAIN.format(model, folder) + " " + options
+
+
+IMAGES = "--data synthetic:3x224x224:1000:2048 --batch 256 --replicas 1 --steps 30 --log-every 5 --amp bf16"
+CLOUDS = "--data rooms:64 --voxel 0.02 --batch 8 --replicas 1 --steps 30 --log-every 5 --amp fp16"
+DIGITS = "--data synthetic:1x28x28:10:8192 --batch 256 --replicas 8 --steps 60 --log-every 20"
+
+STEPS = (
+    Step("libraries", ("ldd bin/* tests/* python/lockstep/*.so", "! ldd bin/* tests/* | grep 'not found'"), ()),
+    Step("device", ("nvidia-smi", "bin/lockstep info", "bin/lockstep info | grep cuda:0")),
+    Step("sparse kernels, a suite at a time", ("suites tests/sparse_cuda_test",), (DEVICE,), 90),
+    Step("random numbers, bit by bit", ("tests/numerics_test --gtest_filter='*cuda*'",)),
+    Step("sums in the tree, bit by bit", ("tests/parallel_cuda_test --gtest_filter='CudaReduce*'",)),
+    Step("a team of eight on one GPU", ("tests/parallel_cuda_test --gtest_filter='*CudaTeam*'",), (DEVICE,), 150),
+    Step(
+        "the same training twice",
+        (
+            training("lenet", "twice-a", DIGITS),
+            training("lenet", "twice-b", DIGITS),
+            'a=$(bin/lockstep hash $OUT/twice-a/weights.pt); b=$(bin/lockstep hash $OUT/twice-b/weights.pt); echo "$a $b"; '
+            '[ "${a%% *}" = "${b%% *}" ]',
+        ),
+    ),
+    Step("python packages", ("PYTHONPATH=python $PYTHON check_python.py",)),
+    Step("memcheck", (f"compute-sanitizer --tool memcheck --error-exitcode 9 tests/sparse_cuda_test --gtest_filter={SMALL}",),
+         (DEVICE, SANITIZER), 120),
+    Step("cuda_bench", ("bin/cuda_bench --voxels 100000 --json $OUT/cuda_bench.json",), (DEVICE,), 150),
+    Step("MinkUNet34C", (training("minkunet34c", "minkunet34c", CLOUDS),), (DEVICE,), 120),
+    Step("ResNet-50", (training("resnet50", "resnet50", IMAGES),), (DEVICE,), 120),
+    Step("LeNet", (training("lenet", "lenet", DIGITS),)),
+    Step(
+        "four kernels under ncu",
+        tuple(
+            f"ncu --set full --kernel-name regex:{kernel} --launch-skip 20 --launch-count 1 bin/cuda_bench --voxels 100000 "
+            "--rounds 1"
+            for kernel in ("forward_kernel", "weight_kernel", "reduce_kernel", "SliceMoments")
+        ),
+        (DEVICE, NCU),
+        60,
+    ),
+    *(
+        Step(tool, (f"compute-sanitizer --tool {tool} --error-exitcode 9 tests/sparse_cuda_test --gtest_filter={SMALL}",),
+             (DEVICE, SANITIZER), 120)
+        for tool in ("racecheck", "synccheck", "initcheck")
+    ),
+    Step(
+        "two processes over NCCL",
+        (
+            "bin/lockstep run -n 2 -- bin/lockstep selftest --backend nccl",
+            "bin/lockstep run -n 2 -- " + training("lenet", "two", DIGITS).replace(" --devices cuda:0", ""),
+            'a=$(bin/lockstep hash $OUT/twice-a/weights.pt); b=$(bin/lockstep hash $OUT/two/weights.pt); echo "$a $b"; '
+            '[ "${a%% *}" = "${b%% *}" ]',
+        ),
+        (TWO_DEVICES,),
+    ),
+    Step("one of two killed", ("killed",), (TWO_DEVICES,), 90),
+)
