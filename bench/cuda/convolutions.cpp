@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse convolutions against gather, cuBLAS and scatter through libtorch, which is MinkowskiEngine's method, and
 // against a dense convolution of as many products: what the GPU's arithmetic gives where all is regular.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty_like.h>
