@@ -2,7 +2,7 @@
 """What the doctor's observers add to a step of DistributedDataParallel, two ranks of one thread each: trainings with and
 without them in turns, all forked from one process that has imported torch.
 
-    python bench/parallel/doctor_overhead.py [--rounds 5] [--only lenet]
+    python bench/parallel/doctor_overhead.py [--rounds 5] [--only lenet] [--against FOLDER]   # other observers: a copy of python/lockstep/doctor/watch
 """
 import argparse
 import importlib.util
@@ -53,8 +53,8 @@ def resnet18():
 WORK = {"lenet": (lenet, (1, 28, 28), 32, 60), "lenet 256": (lenet, (1, 28, 28), 128, 40), "resnet18": (resnet18, (3, 32, 32), 8, 16)}
 
 
-def watch(folder):
-    spec = importlib.util.spec_from_file_location("_watch", WATCH / "__init__.py", submodule_search_locations=[str(WATCH)])
+def watch(folder, observers):
+    spec = importlib.util.spec_from_file_location("_watch", observers / "__init__.py", submodule_search_locations=[str(observers)])
     module = importlib.util.module_from_spec(spec)
     sys.modules["_watch"] = module
     spec.loader.exec_module(module)
@@ -62,11 +62,11 @@ def watch(folder):
     importlib.import_module("_watch.install").install()
 
 
-def rank_main(rank, name, watched, port, folder):
+def rank_main(rank, name, observers, port, folder):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
     torch.set_num_threads(1)
-    if watched:
-        watch(folder)
+    if observers is not None:
+        watch(folder, observers)
     dist.init_process_group("gloo")
     make, shape, batch, steps = WORK[name]
     torch.manual_seed(0)
@@ -89,13 +89,13 @@ def rank_main(rank, name, watched, port, folder):
     dist.destroy_process_group()
 
 
-def train(name, watched):
+def train(name, observers):
     """Milliseconds of a step: of processor time, and the median of what the clock says."""
     with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()
-        mp.start_processes(rank_main, (name, watched, port, folder), nprocs=2, start_method="fork")
+        mp.start_processes(rank_main, (name, observers, port, folder), nprocs=2, start_method="fork")
         used, *times = json.loads(pathlib.Path(folder, "times").read_text())
     return 1e3 * used, 1e3 * statistics.median(times)
 
@@ -104,16 +104,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
+    parser.add_argument("--against", type=pathlib.Path, default=None)
     given = parser.parse_args()
+    observers = [None, WATCH, *([given.against.resolve()] if given.against else [])]
     for name in WORK:
         if given.only not in name:
             continue
-        rows = [(train(name, False), train(name, True)) for _ in range(given.rounds)]
+        rows = [[train(name, each) for each in observers] for _ in range(given.rounds)]
         for kind, what in enumerate(("processor time, mean step", "clock, median step")):
-            alone, beside = (statistics.median(row[n][kind] for row in rows) for n in (0, 1))
-            ratios = [row[1][kind] / row[0][kind] for row in rows]
-            print(f"{name}, {what}: {alone:.2f} ms alone, {beside:.2f} ms watched, x{statistics.median(ratios):.3f} "
-                  f"({min(ratios):.3f} to {max(ratios):.3f})", flush=True)  # fmt: skip
+            alone = [row[0][kind] for row in rows]
+            for number, beside in enumerate(observers[1:], 1):
+                watched = [row[number][kind] for row in rows]
+                ratios = [a / b for a, b in zip(watched, alone)]
+                print(f"{name}, {what}: {statistics.median(alone):.2f} ms alone, {statistics.median(watched):.2f} ms with {beside}, "
+                      f"x{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}), of the least x{min(watched) / min(alone):.3f}",
+                      flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
