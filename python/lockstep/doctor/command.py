@@ -8,9 +8,10 @@ import pathlib
 import signal
 import subprocess
 import time
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 from . import options as settings
+from . import processes
 from .hang import Progress
 
 INJECT = pathlib.Path(__file__).resolve().parent / "inject"
@@ -35,23 +36,6 @@ def environment(folder: str, more: Optional[Dict[str, str]] = None) -> Dict[str,
     return found
 
 
-def _children(pids: Sequence[int]) -> List[int]:
-    """All descendants of processes, as /proc has them."""
-    parents: Dict[int, List[int]] = {}
-    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rsplit(")", 1)[1].split()
-        except (OSError, IndexError):
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
-    found, open_ = [], list(pids)
-    while open_:
-        for child in parents.get(open_.pop(), []):
-            found.append(child)
-            open_.append(child)
-    return found
-
-
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
@@ -62,7 +46,7 @@ def _kill(pid: int) -> None:
 def end(process: "subprocess.Popen[bytes]") -> None:
     """Ends the launcher first, so that it says nothing of ranks that died, then all that it started, which may have made
     process groups of their own."""
-    below = _children([process.pid])
+    below = processes.below([process.pid])
     _kill(process.pid)
     try:
         os.killpg(process.pid, signal.SIGKILL)

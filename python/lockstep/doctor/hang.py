@@ -8,8 +8,11 @@ import pathlib
 import time
 from typing import Any, Dict, List, Optional
 
+from . import processes
+
 STUCK = 6.0  # seconds without a line of any rank
 PERHAPS = 5  # times as long, where a rank may compute: it has left a call whose result it waits for somewhere, or waits for a GPU
+COMPUTES = 0.02  # of a processor: who waits takes far less, and who computes gets more even on a busy machine
 
 
 class Follower:
@@ -24,7 +27,8 @@ class Follower:
         self.last: Dict[str, Any] = {}
         self.world, self.backend = 1, ""
         self.is_out = False  # has left its process group or ended
-        self.changed, self.used = time.monotonic(), 0.0  # when a line came last, and the processor time of the rank until then
+        self.changed = time.monotonic()  # when a line came last
+        self.looked, self.used = 0.0, 0.0  # when its processor time was taken, and what it was
 
     def read(self) -> bool:
         try:
@@ -36,7 +40,7 @@ class Follower:
         if not data:
             return False
         self.place += len(data)
-        self.changed, self.used = time.monotonic(), self._processor_time()
+        self.changed = time.monotonic()
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             try:
@@ -77,19 +81,14 @@ class Follower:
     def may_wait(self) -> bool:
         return self.last.get("e") == "called" and bool(self.last.get("left"))
 
-    def _processor_time(self) -> float:
-        """Seconds, of all threads; 0 where that is not to be seen."""
-        try:
-            fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        except (OSError, IndexError, ValueError):
-            return 0.0
-
-    def computes(self) -> bool:
-        """Whether the rank has computed since its last line: who waits in a collective does not. (One that waits for a GPU does.)"""
+    def computes(self, silent: float) -> bool:
+        """Whether the rank, or what it started, has computed while it wrote no line: who waits in a collective does not. (One
+        that waits for a GPU does.) It is asked again and again; what it compares with is taken half-way."""
         if self.host != os.uname().nodename or self.is_out:
             return False
-        return self._processor_time() - self.used > 0.3 * (time.monotonic() - self.changed)
+        if self.looked < self.changed:
+            self.looked, self.used = time.monotonic(), processes.seconds(self.pid)
+        return silent > STUCK and processes.seconds(self.pid) - self.used > COMPUTES * (time.monotonic() - self.looked)
 
     def _lives(self) -> bool:
         return self.host != os.uname().nodename or os.path.exists(f"/proc/{self.pid}")
@@ -122,7 +121,10 @@ class Progress:
         if all(each.is_out or not each._lives() for each in ranks):
             return False
         silent = min(time.monotonic() - each.changed for each in ranks)
+        if silent <= STUCK / 2:
+            return False
+        computing = [each.computes(silent) for each in ranks]
         if silent <= STUCK or (silent <= PERHAPS * STUCK and any(each.may_wait() for each in ranks)):
             return False
         on_gpus = any("nccl" in each.backend for each in ranks)
-        return silent > PERHAPS * STUCK if on_gpus else not any(each.computes() for each in ranks)
+        return silent > PERHAPS * STUCK if on_gpus else not any(computing)

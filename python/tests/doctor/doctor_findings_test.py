@@ -110,6 +110,7 @@ EXPECTED = {
     "calls:own-groups": set(),
     "calls:objects": set(),
     "calls:long-backward": set(),
+    "calls:long-compiler": set(),
     "calls:saves-slowly": set(),
     "calls:other-order": {"mismatched-collectives"},
     "calls:other-operation": {"mismatched-collectives"},

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs whose ranks make different calls, or different numbers of steps, and healthy ones that look like them."""
+import subprocess
+import sys
 import time
 
 import start
@@ -36,15 +38,18 @@ class Slowly(torch.autograd.Function):
     """Computes for longer than the doctor waits for a line of a rank that waits."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, elsewhere):
+        ctx.elsewhere = elsewhere
         return x.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            pass
-        return gradient
+        work = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
+        if ctx.elsewhere:  # as torch.compile does
+            subprocess.run([sys.executable, "-S", "-c", work], check=True, env={})
+        else:
+            exec(work, {})
+        return gradient, None
 
 
 def steps_of(variant, rank):
@@ -60,8 +65,8 @@ def train(variant, rank, world):
     alone = [dist.new_group([each]) for each in range(world)]
     x, y = (each[rank::world][: 8 * steps_of(variant, rank)] for each in data.examples(160).tensors)
     for number, (inputs, wanted) in enumerate(DataLoader(TensorDataset(x, y), 8, shuffle=True)):
-        if variant == "long-backward" and number == 3:  # healthy
-            inputs = Slowly.apply(inputs.requires_grad_())
+        if variant in ("long-backward", "long-compiler") and number == 3:  # healthy
+            inputs = Slowly.apply(inputs.requires_grad_(), variant == "long-compiler")
         if variant == "saves-slowly" and number == 3:  # healthy: the others wait
             time.sleep(3 if rank == 0 else 0)
             dist.barrier()
