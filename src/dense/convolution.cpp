@@ -8,14 +8,6 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::dense {
-namespace {
-
-at::Tensor channels_last(const at::Tensor& x) {
-  return x.contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-}  // namespace
-
 Geometry geometry_of(const at::Tensor& x, const at::Tensor& weight, const ConvolutionOptions& options) {
   constexpr const char* operation = "dense::convolution";
   require(x.dim() == 4 && weight.dim() == 4 && x.size(1) == weight.size(1) && weight.numel() > 0, operation, "x is ",

@@ -27,6 +27,9 @@ struct Geometry {
   int64_t line() const { return kernel_width * channels; }
   int64_t filter_size() const { return kernel_height * line(); }
   int64_t points() const { return out_height * out_width; }
+  /// Of an image's output, and of an image.
+  int64_t point_values() const { return points() * filters; }
+  int64_t image_values() const { return height * width * channels; }
 
   /// Where line y of the image itself begins in a full one.
   int64_t inner(int64_t y) const { return ((y + pad_height) * full_width() + pad_width) * channels; }
@@ -38,6 +41,10 @@ struct Geometry {
 
 /// Throws Error where these tensors are no convolution.
 Geometry geometry_of(const at::Tensor& x, const at::Tensor& weight, const ConvolutionOptions& options);
+
+inline at::Tensor channels_last(const at::Tensor& x) {
+  return x.contiguous(at::MemoryFormat::ChannelsLast);
+}
 
 /// Channels-last, of what `like` has.
 at::Tensor empty_image(const at::Tensor& like, at::IntArrayRef sizes);

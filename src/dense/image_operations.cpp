@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "dense/image_choice.h"
 #include "lockstep/base/error.h"
 #include "lockstep/dense/convolution.h"
 #include "lockstep/dense/pooling.h"
@@ -49,17 +50,14 @@ bool is_channels_last(const at::Tensor& x) {
 }
 
 // Where there are many channels libtorch's products are as fast, and on small images faster.
-bool gains(const at::Tensor& weight, c10::SymIntArrayRef stride) {
+bool gains(const at::Tensor& weight, bool strides_by_one) {
   const bool is_point = weight.size(2) * weight.size(3) == 1;
-  return is_point ? !all_are(stride, 1) : weight.size(1) < 64;
+  return is_point ? !strides_by_one : weight.size(1) < 64;
 }
 
 bool takes(const at::Tensor& x, const at::Tensor& weight, c10::SymIntArrayRef stride, c10::SymIntArrayRef dilation,
            bool transposed, const c10::SymInt& groups) {
-  if (choice() == Choice::libtorch || transposed || groups != 1) return false;
-  if (!is_plain(x) || !is_plain(weight) || weight.numel() == 0) return false;
-  if (!all_are(dilation, 1) || !(x.size(1) == 1 || is_channels_last(x) || is_channels_last(weight))) return false;
-  return choice() == Choice::own || gains(weight, stride);
+  return !transposed && groups == 1 && all_are(dilation, 1) && dense::takes(x, weight, all_are(stride, 1));
 }
 
 std::optional<at::Tensor> try_convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -103,6 +101,12 @@ std::optional<at::Tensor> try_pooling_backward(const at::Tensor& gradient, const
 }
 
 }  // namespace
+
+bool takes(const at::Tensor& x, const at::Tensor& weight, bool strides_by_one) {
+  if (choice() == Choice::libtorch || !is_plain(x) || !is_plain(weight) || weight.numel() == 0) return false;
+  if (!(x.size(1) == 1 || is_channels_last(x) || is_channels_last(weight))) return false;
+  return choice() == Choice::own || gains(weight, strides_by_one);
+}
 
 const ImageOperations& image_operations() {
   static constexpr ImageOperations kernels{.convolution = try_convolution,

@@ -25,7 +25,7 @@ USES = {
     "pictures": ["base"],
     "data": ["archive", "numerics", "pictures", "points"],
     "metrics": ["numerics"],
-    "models": ["sparse"],
+    "models": ["dense", "sparse"],
     "run": ["data", "parallel"],
     "report": ["run"],
     "train": ["parallel", "data", "metrics", "models", "report"],

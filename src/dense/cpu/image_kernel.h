@@ -35,6 +35,13 @@ struct ImageKernels {
   void (*average)(const T* base, const int64_t* begins, int64_t count, const Rows& rows, int64_t n, T scale, T* out);
   /// Every tap of row p gets scale * b[p * n + j] added: average's adjoint.
   void (*spread)(const T* b, const int64_t* begins, int64_t count, const Rows& rows, int64_t n, T scale, T* base);
+  /// average() with zeros in place of negative values. Here begins and rows count points of n values, and `signs` says
+  /// of each value whether it was positive: padded(n) bytes a point.
+  void (*average_positive)(const T* base, const int64_t* begins, int64_t count, const Rows& points, int64_t n, T scale,
+                           int8_t* signs, T* out);
+  /// scale * b[p * n + j] in every tap of row p whose sign is positive, zero in the others.
+  void (*spread_positive)(const T* b, const int64_t* begins, int64_t count, const Rows& points, int64_t n, T scale,
+                          const int8_t* signs, T* base);
   /// The pieces of each row of values (rows.size() of them) are added where the row begins: multiply's adjoint.
   void (*scatter)(const T* values, const int64_t* begins, int64_t count, const Rows& rows, T* base);
 };

@@ -2,13 +2,12 @@
 #include "lockstep/models/images/lenet.h"
 
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/avg_pool2d.h>
-#include <ATen/ops/conv2d.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/dense/pooled_convolution.h"
 
 namespace lockstep::models {
 namespace {
@@ -35,8 +34,8 @@ at::Tensor lenet(const at::Tensor& x, const std::vector<at::Tensor>& parameters)
   require(parameters.size() == 8, "lenet", "there are ", parameters.size(),
           " parameters, expected 8: W1, b1, ..., W4, b4");
   const auto& p = parameters;
-  const auto h1 = at::avg_pool2d(at::relu(at::conv2d(x, p[0], p[1])), 2);
-  const auto h2 = at::avg_pool2d(at::relu(at::conv2d(h1, p[2], p[3])), 2);
+  const auto h1 = dense::convolve_relu_pool(x, p[0], p[1]);
+  const auto h2 = dense::convolve_relu_pool(h1, p[2], p[3]);
   const auto h3 = at::relu(at::addmm(p[5], h2.flatten(1), p[4]));
   return at::addmm(p[7], h3, p[6]);
 }
@@ -55,8 +54,8 @@ void LeNetImpl::reset() {
 }
 
 std::vector<Stage> LeNetImpl::stages() {
-  return {{"conv1", [this](const at::Tensor& x) { return at::avg_pool2d(at::relu(conv1(x)), 2); }},
-          {"conv2", [this](const at::Tensor& x) { return at::avg_pool2d(at::relu(conv2(x)), 2); }},
+  return {{"conv1", [this](const at::Tensor& x) { return dense::convolve_relu_pool(x, conv1->weight, conv1->bias); }},
+          {"conv2", [this](const at::Tensor& x) { return dense::convolve_relu_pool(x, conv2->weight, conv2->bias); }},
           {"fc1", [this](const at::Tensor& x) { return at::relu(fc1(x.flatten(1))); }},
           {"fc2", [this](const at::Tensor& x) { return fc2(x); }}};
 }
