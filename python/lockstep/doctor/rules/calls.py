@@ -89,7 +89,8 @@ def _left_over(run: Run) -> Optional[Finding]:
             "mismatched-collectives", "error", f"Rank {many.number} makes a call that rank {few.number} does not make.",
             [f"group {group}: {len(calls[many.number])} calls of rank {many.number}, {len(calls[few.number])} of rank {few.number}",
              f"the first that is left over: {_say(extra)}"], [few.number, many.number], extra["where"][0] if extra["where"] else "",
-            "The ranks take each other's data for their own, or the program ends with an error.", _MATCH)  # fmt: skip
+            "The ranks take each other's data for their own, or the program ends with an error.", _MATCH,
+            "" if few.of("exit") or few.of("destroyed") else f"That nothing ended rank {few.number} from outside.")  # fmt: skip
     return None
 
 
