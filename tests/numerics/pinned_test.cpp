@@ -100,5 +100,17 @@ TEST(Numerics, OncePinnedAMatrixProductDoesNotDependOnAlignment) {
       }
 }
 
+TEST(Numerics, Tf32IsOffUnlessTheEnvironmentAllowsIt) {
+  unsetenv("LOCKSTEP_TF32");
+  EXPECT_FALSE(tf32_is_allowed());
+  for (const char* const off : {"", "0"}) {
+    setenv("LOCKSTEP_TF32", off, 1);
+    EXPECT_FALSE(tf32_is_allowed()) << off;
+  }
+  setenv("LOCKSTEP_TF32", "1", 1);
+  EXPECT_TRUE(tf32_is_allowed());
+  unsetenv("LOCKSTEP_TF32");
+}
+
 }  // namespace
 }  // namespace lockstep
