@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/failure/peer_watch.h"
 
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -30,53 +35,67 @@ std::optional<int> announced_failure(c10d::Store& store) {
   return suspect.empty() ? std::nullopt : std::optional(std::stoi(suspect));
 }
 
+struct PeerWatch::State {
+  const c10::intrusive_ptr<c10d::Store> store;
+  const int rank, next;
+  const Times times;
+  std::atomic<int> lost{-1};
+  std::string last_sign{};  // of the next rank
+  Clock::time_point last_change = Clock::now();
+  Mutex mutex{};
+  Condition changed{};
+  bool ends LOCKSTEP_GUARDED_BY(mutex) = false;
+
+  void watch() {
+    for (int64_t beat = 0;; ++beat) {
+      try {
+        look(beat);
+      } catch (const std::exception&) {  // the store is gone; deadlines are left
+        return;
+      }
+      const auto until = Clock::now() + times.every;
+      Lock lock(mutex);
+      while (!ends && Clock::now() < until) changed.wait_until(lock, until);
+      if (ends) return;
+    }
+  }
+
+  void look(int64_t beat) {
+    store->set(sign_of(rank), std::to_string(beat));
+    const std::string sign = read(*store, sign_of(next));
+    const auto now = Clock::now();
+    if (sign != last_sign) {
+      last_sign = sign;
+      last_change = now;
+    } else if (next != rank && now - last_change > times.silent) {
+      announce_failure(*store, next);
+    }
+    if (const auto suspect = announced_failure(*store)) lost.store(*suspect, std::memory_order_relaxed);
+  }
+};
+
 PeerWatch::PeerWatch(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Times times)
-    : store_(std::move(store)),
-      rank_(rank),
-      next_((rank + 1) % size),
-      times_(times),
-      last_change_(Clock::now()),
-      thread_([this] { watch(); }) {}
+    : state_(new State{.store = std::move(store), .rank = rank, .next = (rank + 1) % size, .times = times}) {
+  std::packaged_task<void()> task([state = state_] { state->watch(); });
+  ended_ = task.get_future();
+  thread_ = std::thread(std::move(task));
+}
 
 PeerWatch::~PeerWatch() {
   {
-    const Lock lock(mutex_);
-    ends_ = true;
+    const Lock lock(state_->mutex);
+    state_->ends = true;
   }
-  changed_.notify_all();
-  thread_.join();
+  state_->changed.notify_all();
+  if (ended_.wait_for(std::chrono::seconds(1)) == std::future_status::ready)
+    thread_.join();
+  else
+    thread_.detach();
 }
 
 std::optional<int> PeerWatch::lost() const {
-  const int lost = lost_.load(std::memory_order_relaxed);
+  const int lost = state_->lost.load(std::memory_order_relaxed);
   return lost < 0 ? std::nullopt : std::optional(lost);
-}
-
-void PeerWatch::watch() {
-  for (int64_t beat = 0;; ++beat) {
-    try {
-      look(beat);
-    } catch (const std::exception&) {  // the store is gone; deadlines are left
-      return;
-    }
-    const auto until = Clock::now() + times_.every;
-    Lock lock(mutex_);
-    while (!ends_ && Clock::now() < until) changed_.wait_until(lock, until);
-    if (ends_) return;
-  }
-}
-
-void PeerWatch::look(int64_t beat) {
-  store_->set(sign_of(rank_), std::to_string(beat));
-  const std::string sign = read(*store_, sign_of(next_));
-  const auto now = Clock::now();
-  if (sign != last_sign_) {
-    last_sign_ = sign;
-    last_change_ = now;
-  } else if (next_ != rank_ && now - last_change_ > times_.silent) {
-    announce_failure(*store_, next_);
-  }
-  if (const auto suspect = announced_failure(*store_)) lost_.store(*suspect, std::memory_order_relaxed);
 }
 
 }  // namespace lockstep::comm

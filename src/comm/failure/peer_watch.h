@@ -3,14 +3,12 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include "lockstep/base/detail/guarded.h"
 
 namespace lockstep::comm {
 
@@ -29,6 +27,7 @@ class PeerWatch {
   };
   /// The store is this object's own: no other thread may wait in it.
   PeerWatch(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Times times);
+  /// Blocks no longer than a second: a store may hang with the process that serves it, and the thread with the store.
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
@@ -37,18 +36,9 @@ class PeerWatch {
   std::optional<int> lost() const;
 
  private:
-  void watch();
-  void look(int64_t beat);
-
-  const c10::intrusive_ptr<c10d::Store> store_;
-  const int rank_, next_;
-  const Times times_;
-  std::atomic<int> lost_{-1};
-  std::string last_sign_;  // of the next rank
-  std::chrono::steady_clock::time_point last_change_;
-  Mutex mutex_;
-  Condition changed_;
-  bool ends_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  struct State;
+  const std::shared_ptr<State> state_;
+  std::future<void> ended_;
   std::thread thread_;
 };
 

@@ -39,26 +39,30 @@ auto attempt(int peer, const Start& start) {
 
 // How often who waits looks whether it is of any use.
 constexpr std::chrono::milliseconds kLook{200};
-// How long closing may take before it is left to itself.
-constexpr std::chrono::milliseconds kClosing{1000};
+// How long closing, or a question to the store, may take before it is left to itself.
+constexpr std::chrono::milliseconds kPatience{1000};
 
 /// What those who wait must know of the connection that they wait on. It outlives the transport where they do.
 struct Connection {
   c10::intrusive_ptr<c10d::Store> store;  // this connection's own
   std::shared_ptr<const PeerWatch> watch;
   std::atomic<bool> closed{false};
+  std::atomic<bool> store_hangs{false};
 
   /// Throws where there is nothing to wait for any more.
-  void look(int peer) const {
+  void look(int peer) {
     if (closed) throw TransportFailure(peer, "the connection was closed");
     if (const auto lost = watch->lost()) throw TransportFailure(peer, text("process ", *lost, " of the job is gone"));
-    if (announced_failure(*store)) throw TransportFailure(peer, "another rank has failed");
+    if (store_hangs) return;
+    const auto failed = within(kPatience, [asked = store] { return announced_failure(*asked).has_value(); });
+    store_hangs = !failed.has_value();
+    if (failed.value_or(false)) throw TransportFailure(peer, "another rank has failed");
   }
 };
 
 class NcclPending : public Pending {
  public:
-  NcclPending(std::shared_ptr<const Connection> connection, int peer, c10::intrusive_ptr<c10d::Work> work)
+  NcclPending(std::shared_ptr<Connection> connection, int peer, c10::intrusive_ptr<c10d::Work> work)
       : connection_(std::move(connection)), peer_(peer), work_(std::move(work)) {}
   // c10d's own wait with a timeout looks once in many milliseconds, and counts from when the work was made.
   void wait(Clock::time_point deadline) override {
@@ -82,7 +86,7 @@ class NcclPending : public Pending {
   }
 
  private:
-  std::shared_ptr<const Connection> connection_;
+  std::shared_ptr<Connection> connection_;
   int peer_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
@@ -168,7 +172,7 @@ class NcclTransport : public Transport {
 
   void leave() noexcept override {
     if (auto ended = end([](c10d::Store&, ProcessGroupNCCL& group) { group.shutdown(); }); ended.valid())
-      ended.wait_for(kClosing);
+      ended.wait_for(kPatience);
   }
 
  private:
