@@ -19,27 +19,37 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+struct Largest {
+  int64_t value;
+  int rank;  // the first that has it
+  bool is_everybodys;
+};
+
+// Collective. The largest of one number of each process.
+Largest largest_of(int64_t mine, const comm::Group& group) {
+  const auto numbers = at::zeros({group.size()}, at::kLong);
+  group.all_gather(numbers, at::full({1}, mine, at::kLong)).wait();
+  const std::span<const int64_t> all(numbers.const_data_ptr<int64_t>(), group.size());
+  const auto largest = std::ranges::max_element(all);
+  return {.value = *largest,
+          .rank = static_cast<int>(largest - all.begin()),
+          .is_everybodys = std::ranges::count(all, *largest) == group.size()};
+}
+
 // Collective. Processes that were lost in different moments of a copy have different ones: the newest counts, and who
 // has an older one, or none, is given it.
 void agree_on_copy(std::optional<run::Checkpoint>& mine, const comm::Group& group) {
-  const auto steps = at::zeros({group.size()}, at::kLong);
-  group.all_gather(steps, at::full({1}, mine ? mine->cursor.step : int64_t{-1}, at::kLong)).wait();
-  const std::span<const int64_t> all(steps.const_data_ptr<int64_t>(), group.size());
-  const auto newest = std::ranges::max_element(all);
-  if (*newest < 0 || std::ranges::all_of(all, [&](int64_t step) { return step == *newest; })) return;
-  const int from = static_cast<int>(newest - all.begin());
-  const std::string bytes = broadcast_text(group.rank() == from ? bytes_of(*mine) : "", group, from);
-  if (!mine || mine->cursor.step < *newest)
-    mine = run::load_checkpoint(std::as_bytes(std::span(bytes)), text("the copy of rank ", from));
+  const auto newest = largest_of(mine ? mine->cursor.step : -1, group);
+  if (newest.value < 0 || newest.is_everybodys) return;
+  const std::string bytes = broadcast_text(group.rank() == newest.rank ? bytes_of(*mine) : "", group, newest.rank);
+  if (!mine || mine->cursor.step < newest.value)
+    mine = run::load_checkpoint(std::as_bytes(std::span(bytes)), text("the copy of rank ", newest.rank));
 }
 
 // Collective. What one of the processes says, where any does: the one that writes may be a newcomer.
 std::string from_who_knows(const std::string& mine, const comm::Group& group) {
-  const auto lengths = at::zeros({group.size()}, at::kLong);
-  group.all_gather(lengths, at::full({1}, static_cast<int64_t>(mine.size()), at::kLong)).wait();
-  const std::span<const int64_t> all(lengths.const_data_ptr<int64_t>(), group.size());
-  const auto longest = std::ranges::max_element(all);
-  return *longest == 0 ? "" : broadcast_text(mine, group, static_cast<int>(longest - all.begin()));
+  const auto longest = largest_of(std::ssize(mine), group);
+  return longest.value == 0 ? "" : broadcast_text(mine, group, longest.rank);
 }
 
 // What changed from one generation to the next, in the launcher's ranks.
@@ -125,6 +135,7 @@ Outcome train_surviving(comm::Membership& membership, const MakeTrainer& make) {
       return outcome;
     } catch (const std::exception& error) {
       if (!is_loss(error)) throw;
+      if (membership.is_done()) return {};  // it came as the others finished, and has nothing to add
       noticed = Clock::now();
       log_info("survive: ", error.what());
     }

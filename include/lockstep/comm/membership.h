@@ -30,7 +30,7 @@ class Membership {
 
   /// The group of the newest generation, as soon as it is another than the last one joined. Collective over its
   /// members, each with the rank of its place among them. Throws CommError when there is none within the timeout, or
-  /// its members don't come.
+  /// its members don't come: because the work is done (is_done()), or lost.
   Group join();
 
   /// That the work is done and written, for those who lose somebody while all are leaving.

@@ -178,7 +178,7 @@ class TrainerMaker {
 
   std::unique_ptr<train::Trainer> make(const comm::Group& group, const std::optional<run::Checkpoint>& copy) {
     run::Config config = config_;
-    const bool leads = group.rank() == 0;
+    leads_ = group.rank() == 0;
     auto start = copy;
     if (copy) {
       config = train::resumed_config(config, given_, *copy);
@@ -192,11 +192,10 @@ class TrainerMaker {
     const bool unnamed = !start && config.out.empty();
     if (!start)
       config.out = train::from_leader(group, [&] { return claim_folder(config.out, config.model, replaces); });
-    const ClaimedFolder claimed(unnamed && leads ? config.out : "");
+    const ClaimedFolder claimed(unnamed && leads_ ? config.out : "");
     auto trainer = std::make_unique<train::Trainer>(config, *task_, group, start);
     if (replaces) trainer->overwrite();
-    if (leads && !copy) greet(*trainer, start);
-    leads_ = leads;
+    if (leads_ && !copy) greet(*trainer, start);
     config_of_run_ = trainer->config();
     return trainer;
   }
@@ -209,7 +208,7 @@ class TrainerMaker {
   const run::Config config_;
   const std::vector<std::string> given_;
   std::optional<train::Task> task_;
-  bool leads_ = true;
+  bool leads_ = false;  // until there is a trainer
   run::Config config_of_run_;
 };
 

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 // Between two looks at who has come.
 constexpr milliseconds kPause{3};
 
+constexpr const char* kDone = "lockstep/done";
+
 }  // namespace
 
 struct Membership::Connection {
@@ -51,11 +53,11 @@ void Membership::say_ready() {
 }
 
 void Membership::say_done() {
-  connection_->store->set("lockstep/done", std::vector<uint8_t>{1});
+  connection_->store->set(kDone, std::vector<uint8_t>{1});
 }
 
 bool Membership::is_done() {
-  return connection_->store->check({"lockstep/done"});
+  return connection_->store->check({kDone});
 }
 
 bool Membership::has_changed() {
@@ -83,7 +85,10 @@ Group Membership::join() {
     if (said < newest.number) store->set(key_of(said = newest.number, place.rank), std::vector<uint8_t>{1});
     std::vector<std::string> keys;
     for (const int rank : newest.ranks) keys.push_back(key_of(newest.number, rank));
-    if (!store->check(keys)) continue;
+    if (!store->check(keys)) {
+      if (is_done()) give_up("the others have ended, with all done");
+      continue;
+    }
     Environment now = place;
     now.rank = now.local_rank = static_cast<int>(mine - newest.ranks.begin());
     now.size = now.local_size = static_cast<int>(newest.ranks.size());

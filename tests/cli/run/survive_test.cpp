@@ -127,6 +127,20 @@ TEST_F(Survive, ANewProcessTakesTheLostOnesPlace) {
   EXPECT_EQ(hash_of(folder.file("run")), hash_of(reference.file("run")));
 }
 
+TEST_F(Survive, ANewProcessThatComesTooLateEndsWithTheOthers) {
+  const std::string wait = "[ -z $LOCKSTEP_NEWCOMER ] || while [ ! -e " + folder.file("run/weights.pt") +
+                           " ]; do sleep 0.02; done; ";
+  Program program(run_script({"-n", "3", "--survive", "--respawn", "--timeout", "15"},
+                             "echo $$ > " + folder.file("rank$RANK") + "; " + wait + "exec " + built("bin/lockstep") +
+                                 " " + recipe() + " --out " + folder.file("run")));
+  wait_for_lines(3);
+  kill(process_of(1), SIGKILL);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("takes part"));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
 TEST_F(Survive, TooFewEndWithACheckpoint) {
   Program program(start({"-n", "3", "--survive", "--least", "3"}));
   wait_for_lines(3);
