@@ -52,6 +52,17 @@ std::string from_who_knows(const std::string& mine, const comm::Group& group) {
   return longest.value == 0 ? "" : broadcast_text(mine, group, longest.rank);
 }
 
+// None where the others have ended, with all done. Where they don't come nobody was lost, so that meeting again would
+// not help: that is an error.
+std::optional<comm::Group> join_unless_done(comm::Membership& membership) {
+  try {
+    return membership.join();
+  } catch (const comm::CommError&) {
+    if (membership.is_done()) return std::nullopt;
+    throw;
+  }
+}
+
 // What changed from one generation to the next, in the launcher's ranks.
 std::string change_of(const std::vector<int>& before, const std::vector<int>& now) {
   std::vector<int> lost, come;
@@ -95,8 +106,10 @@ Outcome train_surviving(comm::Membership& membership, const MakeTrainer& make) {
   int64_t done = 0;
   Clock::time_point noticed = Clock::now();
   for (;;) {
+    const std::optional<comm::Group> joined = join_unless_done(membership);
+    if (!joined) return {};
+    const comm::Group& group = *joined;
     try {
-      const comm::Group group = membership.join();
       agree_on_copy(copy, group);
       const auto trainer = make(group, copy);
       trainer->survive(membership);
@@ -135,7 +148,7 @@ Outcome train_surviving(comm::Membership& membership, const MakeTrainer& make) {
       return outcome;
     } catch (const std::exception& error) {
       if (!is_loss(error)) throw;
-      if (membership.is_done()) return {};  // it came as the others finished, and has nothing to add
+      if (membership.is_done()) return {};  // the others have finished meanwhile
       noticed = Clock::now();
       log_info("survive: ", error.what());
     }

@@ -46,10 +46,11 @@ class Membership {
   /// The ranks, as the launcher counts them, of the generation joined.
   const std::vector<int>& ranks() const { return ranks_; }
 
- private:
+  /// What it is made of; internal to comm.
   struct Connection;
-  Membership(const Environment& place, const ConnectOptions& options);
+  Membership(std::shared_ptr<Connection> connection, bool is_newcomer);
 
+ private:
   std::shared_ptr<Connection> connection_;
   bool newcomer_ = false;
   bool enough_ = true;

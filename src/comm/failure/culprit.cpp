@@ -1,42 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/failure/culprit.h"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm/failure/bounded.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
 
-std::string key_of(int rank) {
-  return "failed/" + std::to_string(rank);
+std::string text_of(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
 }
 
-int ask(c10d::Store& store, int rank, int size, int suspect, std::chrono::milliseconds patience) {
-  store.set(key_of(rank), std::to_string(suspect));
-  const auto until = std::chrono::steady_clock::now() + patience;
-  int silent = -1;
-  do {
-    silent = -1;
-    for (int r = 0; r < size; ++r)
-      if (r != rank && (silent < 0 || r == suspect) && !store.check({key_of(r)})) silent = r;
-    if (silent < 0) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  } while (std::chrono::steady_clock::now() < until);
-  // The first verdict stands, so that everybody names the same rank.
-  const auto verdict = store.compareSet("failed/verdict", "", std::to_string(silent >= 0 ? silent : suspect));
-  return std::stoi(std::string(verdict.begin(), verdict.end()));
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
 }
 
 }  // namespace
 
-int culprit_of_failure(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, int suspect,
-                       std::chrono::milliseconds patience) noexcept {
+FailureReports::FailureReports(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
+    : store_(std::move(store)), rank_(rank), members_(size) {
+  std::iota(members_.begin(), members_.end(), 0);
+}
+
+FailureReports FailureReports::of_subgroup(const std::vector<int>& ranks, const std::string& name) const {
+  FailureReports out = *this;
+  out.group_ = text(group_, "/", name);
+  out.members_.clear();
+  for (const int rank : ranks) out.members_.push_back(members_[rank]);
+  out.rank_ = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+  return out;
+}
+
+// Where the reports lead to: a rank of the job, and whether it has reported nothing.
+int FailureReports::follow(int suspect, bool& ends) const {
+  std::vector<int> seen{members_[rank_]};
+  for (ends = false; suspect >= 0 && std::ranges::count(seen, suspect) == 0;) {
+    const std::string key = text("failed/", suspect);
+    ends = !store_->check({key});
+    if (ends) return suspect;
+    seen.push_back(suspect);
+    suspect = std::stoi(text_of(store_->get(key)));
+  }
+  return suspect;
+}
+
+int FailureReports::ask(int suspect, std::chrono::milliseconds patience) const {
+  const int first = suspect < 0 ? -1 : members_[suspect];
+  store_->set(text("failed/", members_[rank_]), bytes_of(std::to_string(first)));
+  const auto until = std::chrono::steady_clock::now() + patience;
+  int found = -1;
+  bool silent = false;
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
+    found = follow(first, silent);
+    if (!silent) {  // they suspect each other, or nobody: then one that is silent, if any
+      found = first;
+      for (const int member : members_)
+        if (member != members_[rank_] && !silent && !store_->check({text("failed/", member)})) {
+          found = member;
+          silent = true;
+        }
+    }
+    if (!silent || std::chrono::steady_clock::now() >= until) break;
+  }
+  const auto member = std::ranges::find(members_, found);
+  const int verdict = member == members_.end() ? suspect : static_cast<int>(member - members_.begin());
+  const auto stands = store_->compareSet(text("verdict", group_), {}, bytes_of(std::to_string(verdict)));
+  return std::stoi(text_of(stands));
+}
+
+int FailureReports::find_culprit(int suspect, std::chrono::milliseconds patience) const noexcept {
   try {
     // The store may hang with the process that serves it, so nobody waits for it longer than he can afford.
-    const auto verdict = within(patience, [=] { return ask(*store, rank, size, suspect, patience * 3 / 4); });
+    const auto verdict =
+        within(patience, [reports = *this, suspect, patience] { return reports.ask(suspect, patience * 3 / 4); });
     return verdict.value_or(suspect);
   } catch (...) {
     return suspect;

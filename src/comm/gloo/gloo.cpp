@@ -124,11 +124,20 @@ class GlooPending : public Pending {
   size_t waited_ = 0;
 };
 
+std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                       const std::string& address, std::chrono::milliseconds timeout,
+                                       const FailureReports& reports);
+
 class GlooTransport : public Transport {
  public:
   GlooTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string address,
-                std::chrono::milliseconds timeout)
-      : store_(std::move(store)), rank_(rank), size_(size), address_(std::move(address)), timeout_(timeout) {
+                std::chrono::milliseconds timeout, FailureReports reports)
+      : store_(std::move(store)),
+        rank_(rank),
+        size_(size),
+        address_(std::move(address)),
+        timeout_(timeout),
+        reports_(std::move(reports)) {
     const BrokenPipesBlocked blocked;
     auto options = ProcessGroupGloo::Options::create(timeout);
     options->threads = 1;  // only the ring runs on them
@@ -185,13 +194,14 @@ class GlooTransport : public Transport {
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
     // A connection of its own to the store: who waits for a key on one keeps it from all other threads.
-    const auto store =
-        c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_->clone());
-    return make_gloo_transport(store, rank, static_cast<int>(members.size()), address_, timeout_);
+    const std::string name = text("split", number, "from", members[0]);
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_->clone());
+    return connect_all(store, rank, static_cast<int>(members.size()), address_, timeout_,
+                       reports_.of_subgroup(members, name));
   }
 
   int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
-    return culprit_of_failure(store_, rank_, size_, suspect, patience);
+    return reports_.find_culprit(suspect, patience);
   }
 
   void close() noexcept override {
@@ -227,17 +237,17 @@ class GlooTransport : public Transport {
   const int size_;
   const std::string address_;
   const std::chrono::milliseconds timeout_;
+  const FailureReports reports_;
   const std::shared_ptr<Register> open_ = std::make_shared<Register>();
   Mutex mutex_;
   c10::intrusive_ptr<ProcessGroupGloo> group_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
-}  // namespace
-
 // Gloo's mesh sometimes fails to come up between ranks that are all there (a connection "closed by peer", seen on full
 // machines): then all ranks try anew, or none does.
-std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                               const std::string& address, std::chrono::milliseconds timeout) {
+std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                       const std::string& address, std::chrono::milliseconds timeout,
+                                       const FailureReports& reports) {
   constexpr int kAttempts = 3;
   const auto deadline = Clock::now() + timeout;
   std::string why;
@@ -245,7 +255,7 @@ std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::St
     const auto round = c10::make_intrusive<c10d::PrefixStore>(text("mesh", attempt), store);
     std::shared_ptr<GlooTransport> made;
     try {
-      made = std::make_shared<GlooTransport>(round, rank, size, address, timeout);
+      made = std::make_shared<GlooTransport>(round, rank, size, address, timeout, reports);
     } catch (const std::exception& error) {
       why = first_line(error.what());
     }
@@ -262,6 +272,13 @@ std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::St
   }
   throw TransportFailure(
       -1, text("rank ", rank, " of ", size, " found no way to all others from ", address, " (", why, ")"));
+}
+
+}  // namespace
+
+std::shared_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               const std::string& address, std::chrono::milliseconds timeout) {
+  return connect_all(store, rank, size, address, timeout, FailureReports(store, rank, size));
 }
 
 bool has_gloo() {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "comm/meeting/membership_connection.h"
 #include "comm/meeting/rendezvous.h"
 #include "comm/transport/transport.h"
 #include "lockstep/base/error.h"
@@ -21,43 +21,32 @@ using std::chrono::milliseconds;
 // Between two looks at who has come.
 constexpr milliseconds kPause{3};
 
-constexpr const char* kDone = "lockstep/done";
-
 }  // namespace
-
-struct Membership::Connection {
-  Environment place;
-  ConnectOptions options;
-  c10::intrusive_ptr<c10d::Store> store;
-
-  members::Generation newest() const {
-    const auto bytes = store->get(members::key);
-    return members::parse({bytes.begin(), bytes.end()});
-  }
-};
 
 std::optional<Membership> Membership::of_this_job(const ConnectOptions& options) {
   if (std::getenv(members::variable) == nullptr) return std::nullopt;
   const Environment place = read_environment();
   require(place.store_is_served && place.store_port != 0, "connect", members::variable, " is set by ", place.launcher,
           ", expected it from 'lockstep run --survive'");
-  return Membership(place, options);
+  const auto connect_all = [](const Environment& now, const ConnectOptions& wanted) { return connect(now, wanted); };
+  return Membership(
+      std::make_shared<Connection>(Connection{place, options, open_store(place, options.timeout), connect_all}),
+      std::getenv(members::newcomer_variable) != nullptr);
 }
 
-Membership::Membership(const Environment& place, const ConnectOptions& options)
-    : connection_(std::make_shared<Connection>(Connection{place, options, open_store(place, options.timeout)})),
-      newcomer_(std::getenv(members::newcomer_variable) != nullptr) {}
+Membership::Membership(std::shared_ptr<Connection> connection, bool is_newcomer)
+    : connection_(std::move(connection)), newcomer_(is_newcomer) {}
 
 void Membership::say_ready() {
   connection_->store->set(members::ready_key(connection_->place.rank, getpid()), std::vector<uint8_t>{1});
 }
 
 void Membership::say_done() {
-  connection_->store->set(kDone, std::vector<uint8_t>{1});
+  connection_->store->set(kDoneKey, std::vector<uint8_t>{1});
 }
 
 bool Membership::is_done() {
-  return connection_->store->check({kDone});
+  return connection_->store->check({kDoneKey});
 }
 
 bool Membership::has_changed() {
@@ -96,13 +85,13 @@ Group Membership::join() {
     wanted.name = text(options.name, "/", newest.number);
     wanted.asks_around = false;  // the launcher knows who has died
     try {
-      Group group = connect(now, wanted);
+      Group group = connection_->connect(now, wanted);
       generation_ = newest.number;
       enough_ = newest.enough;
       ranks_ = newest.ranks;
       return group;
     } catch (const CommError&) {
-      if (connection_->newest().number == newest.number) throw;
+      generation_ = newest.number;  // a member was lost as they connected: the launcher says so in a newer one
     }
   }
 }

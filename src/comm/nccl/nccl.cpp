@@ -95,8 +95,13 @@ class NcclTransport : public Transport {
  public:
   /// `watch`: of the whole job; null where these ranks are the whole job.
   NcclTransport(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<const PeerWatch> watch, int rank, int size,
-                int device, std::chrono::milliseconds timeout)
-      : store_(std::move(store)), rank_(rank), size_(size), device_(device), timeout_(timeout) {
+                int device, std::chrono::milliseconds timeout, FailureReports reports)
+      : store_(std::move(store)),
+        rank_(rank),
+        size_(size),
+        device_(device),
+        timeout_(timeout),
+        reports_(std::move(reports)) {
     // A connection to the store for each: who waits for a key on one keeps it from all other threads.
     if (!watch) watch = std::make_shared<PeerWatch>(store_->clone(), rank, size, PeerWatch::Times{});
     connection_->store = store_->clone();
@@ -152,14 +157,14 @@ class NcclTransport : public Transport {
 
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
-    const auto store =
-        c10::make_intrusive<c10d::PrefixStore>(text("split", number, "from", members[0]), store_->clone());
+    const std::string name = text("split", number, "from", members[0]);
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_->clone());
     return std::make_shared<NcclTransport>(store, connection_->watch, rank, static_cast<int>(members.size()), device_,
-                                           timeout_);
+                                           timeout_, reports_.of_subgroup(members, name));
   }
 
   int find_culprit(int suspect, std::chrono::milliseconds patience) noexcept override {
-    return culprit_of_failure(store_, rank_, size_, suspect, patience);
+    return reports_.find_culprit(suspect, patience);
   }
 
   // The peers are told, since they would not notice; aborting may hang with one of them.
@@ -245,6 +250,7 @@ class NcclTransport : public Transport {
   const int size_;
   const int device_;
   const std::chrono::milliseconds timeout_;
+  const FailureReports reports_;
   const std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
   Mutex mutex_;  // of the communicators' groups
   Communicator collectives_, messages_;
@@ -254,7 +260,8 @@ class NcclTransport : public Transport {
 
 std::shared_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                int device, std::chrono::milliseconds timeout) {
-  return std::make_shared<NcclTransport>(store, nullptr, rank, size, device, timeout);
+  return std::make_shared<NcclTransport>(store, nullptr, rank, size, device, timeout,
+                                         FailureReports(store, rank, size));
 }
 
 bool has_nccl() {

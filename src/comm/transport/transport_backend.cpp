@@ -54,7 +54,7 @@ class TransportBackend : public Backend {
     const auto order = StreamOrder::after_current(call);
     return collectives_.post(
         [this, start, order, call = std::move(call)] {
-          guarded(call, start, [&](Clock::time_point until) {
+          guarded(name_of(call.kind), call.timeout, start, [&](Clock::time_point until) {
             const SideStream own(order.device());
             order.enter(order.device());
             if (debug_ && size() > 1)
@@ -68,15 +68,14 @@ class TransportBackend : public Backend {
   }
 
   std::shared_ptr<Backend> subgroup(const std::vector<int>& members, int number) override {
-    const auto start = Clock::now();
-    try {
-      return make_transport_backend(transport_->subgroup(members, number), timeout_, asks_around_);
-    } catch (const TransportFailure& failure) {
-      throw CommError(failure.peer, "split", seconds_since(start), text("split: ", failure.what()));
-    }
+    std::shared_ptr<Backend> made;
+    guarded("split", timeout_, Clock::now(), [&](Clock::time_point) {
+      made = make_transport_backend(transport_->subgroup(members, number), timeout_, asks_around_);
+    });
+    return made;
   }
 
-  void abort(const std::string& reason) noexcept override { break_group(reason); }
+  void abort(const std::string& reason) noexcept override { break_group(reason, -1); }
 
  private:
   // A message is under way as soon as it is posted; only waiting for it is a task.
@@ -88,14 +87,14 @@ class TransportBackend : public Backend {
     const std::vector<Message> message{{call.peer, (sends ? call.inputs : call.outputs)[0].flatten()}};
     std::shared_ptr<Pending> pending;
     if (message[0].tensor.numel() > 0) {
-      guarded(call, start, [&](Clock::time_point) {
+      guarded(name_of(call.kind), call.timeout, start, [&](Clock::time_point) {
         const std::span<const Message> none;
         pending = transport_->start(sends ? message : none, sends ? none : message, 2 * call.tag + 1);
       });
     }
     return messages_.post(
         [this, start, call, pending, device] {
-          guarded(call, start, [&](Clock::time_point until) {
+          guarded(name_of(call.kind), call.timeout, start, [&](Clock::time_point until) {
             const SideStream own(device);
             if (pending) pending->wait(until);
             StreamOrder::leave(device);
@@ -105,24 +104,30 @@ class TransportBackend : public Backend {
   }
 
   // Runs part of an operation; a failure breaks the group and comes out as a CommError that names who is to blame.
-  void guarded(const Call& call, Clock::time_point start, const std::function<void(Clock::time_point)>& body) {
-    const std::string what = name_of(call.kind);
-    if (const std::string reason = broken(); !reason.empty())
-      throw CommError(-1, what, seconds_since(start), broken_message(what, reason));
-    const auto spare = asks_around_ ? patience(call.timeout) : std::chrono::milliseconds(0);
+  void guarded(const char* what, std::chrono::milliseconds timeout, Clock::time_point start,
+               const std::function<void(Clock::time_point)>& body) {
+    check_whole(what, start);
+    const auto spare = asks_around_ ? patience(timeout) : std::chrono::milliseconds(0);
     try {
-      body(start + call.timeout - spare);
+      body(start + timeout - spare);
     } catch (const TransportFailure& failure) {
       const double seconds = seconds_since(start);
       transport_->close();  // at once, so that the peers fail too and can say so
       const int culprit = asks_around_ ? transport_->find_culprit(failure.peer, spare) : failure.peer;
       const std::string message = text(what, ": ", explain(culprit), " (after ", seconds, " s; ", failure.what(), ")");
-      break_group(message);
+      break_group(message, culprit);
       throw CommError(culprit, what, seconds_since(start), message);
     } catch (const std::exception& error) {  // a CommError, or a GPU that refuses: the peers must not wait for it
-      break_group(error.what());
+      const auto* failure = dynamic_cast<const CommError*>(&error);
+      break_group(error.what(), failure == nullptr ? -1 : failure->rank());
       throw;
     }
+  }
+
+  // What comes after a failure names the same rank as the failure did.
+  void check_whole(const char* what, Clock::time_point start) const {
+    const Lock lock(mutex_);
+    if (!broken_.empty()) throw CommError(culprit_, what, seconds_since(start), broken_message(what, broken_));
   }
 
   std::string explain(int culprit) const {
@@ -138,10 +143,13 @@ class TransportBackend : public Backend {
   }
 
   // Closing the transport lets the peers notice at once.
-  void break_group(const std::string& reason) noexcept {
+  void break_group(const std::string& reason, int culprit) noexcept {
     {
       const Lock lock(mutex_);
-      if (broken_.empty()) broken_ = reason.empty() ? "aborted" : reason;
+      if (broken_.empty()) {
+        broken_ = reason.empty() ? "aborted" : reason;
+        culprit_ = culprit;
+      }
     }
     transport_->close();
   }
@@ -152,6 +160,7 @@ class TransportBackend : public Backend {
   const bool debug_;
   mutable Mutex mutex_;
   std::string broken_ LOCKSTEP_GUARDED_BY(mutex_);  // why, once it is
+  int culprit_ LOCKSTEP_GUARDED_BY(mutex_) = -1;
   // Last, so that they are destroyed first, while what their tasks use is still there.
   Executor collectives_{Executor::Mode::in_order};
   Executor messages_{Executor::Mode::any_order};

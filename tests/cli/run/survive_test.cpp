@@ -128,8 +128,8 @@ TEST_F(Survive, ANewProcessTakesTheLostOnesPlace) {
 }
 
 TEST_F(Survive, ANewProcessThatComesTooLateEndsWithTheOthers) {
-  const std::string wait = "[ -z $LOCKSTEP_NEWCOMER ] || while [ ! -e " + folder.file("run/weights.pt") +
-                           " ]; do sleep 0.02; done; ";
+  const std::string wait =
+      "[ -z $LOCKSTEP_NEWCOMER ] || while [ ! -e " + folder.file("run/weights.pt") + " ]; do sleep 0.02; done; ";
   Program program(run_script({"-n", "3", "--survive", "--respawn", "--timeout", "15"},
                              "echo $$ > " + folder.file("rank$RANK") + "; " + wait + "exec " + built("bin/lockstep") +
                                  " " + recipe() + " --out " + folder.file("run")));
