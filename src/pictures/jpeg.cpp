@@ -61,6 +61,12 @@ bool begin(Decoder& decoder, const uint8_t* bytes, size_t size) {
   jpeg_create_decompress(&decoder.state);
   jpeg_mem_src(&decoder.state, bytes, size);
   jpeg_read_header(&decoder.state, TRUE);
+  const size_t blocks = size_t{(decoder.state.image_width + 7) / 8} * ((decoder.state.image_height + 7) / 8);
+  if (!decoder.state.arith_code && blocks / 8 > size) {  // a bit for each of one component at least
+    std::snprintf(decoder.message, sizeof decoder.message, "%u x %u pixels in %zu bytes", decoder.state.image_width,
+                  decoder.state.image_height, size);
+    return false;
+  }
   decoder.state.out_color_space = decoder.state.num_components == 4 ? JCS_CMYK : JCS_RGB;
   decoder.state.dct_method = JDCT_ISLOW;  // exact: the same bytes with and without SIMD
   jpeg_start_decompress(&decoder.state);

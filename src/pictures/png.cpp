@@ -8,6 +8,8 @@
 #include <png.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 
 #include "lockstep/base/error.h"
@@ -53,6 +55,8 @@ std::string critical_chunks(std::string_view bytes, const std::string& where) {
                  text("the file ends after ", bytes.size(), " bytes, expected another chunk of the PNG file"));
     const uint32_t length = big_endian(bytes.substr(at));
     const std::string_view type = bytes.substr(at + 4, 4);
+    if (!std::ranges::all_of(type, [](unsigned char c) { return std::isalpha(c) != 0; }))
+      fail_chunk(where, at, "no name of four letters, expected another chunk of the PNG file");
     if (bytes.size() - at - kChunkOverhead < length)
       fail_chunk(where, at,
                  text("the file ends after ", bytes.size(), " bytes, expected a chunk ", type, " of ", length));
