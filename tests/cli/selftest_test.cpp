@@ -37,6 +37,13 @@ TEST(Selftest, PassesInTwoProcessesOnEveryBackendThatIsBuiltIn) {
   EXPECT_THAT(ended.out, Not(HasSubstr("[1]")));  // rank 0 alone prints the table
 }
 
+TEST(Selftest, BurnsTheCoresOfAllProcesses) {
+  const auto ended = run_program({"selftest", "--burn", "0.3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, ContainsRegex("^burn: [0-9]+ cores, [0-9]+ rounds each: all the same bits\n$"));
+  EXPECT_EQ(run_program({"selftest", "--burn", "-1"}).exit_code, 2);
+}
+
 TEST(Selftest, RejectsABackendThatIsNoneOrCannotBeUsedHere) {
   const auto unknown = run_program({"selftest", "--backend", "glo"});
   EXPECT_EQ(unknown.exit_code, 2);

@@ -18,6 +18,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/commands/burn.h"
 #include "cli/commands/commands.h"
 #include "lockstep/base/detail/median.h"
 #include "lockstep/base/detail/processor.h"
@@ -38,6 +39,7 @@ struct SelftestOptions {
   int threads = 0;  // 0: the cores that this process has for itself, 2 to 8
   double timeout = 60;
   bool bandwidth = false;
+  std::optional<double> burn = {};
 };
 
 // Bytes of the tensors that are timed.
@@ -265,6 +267,9 @@ int selftest(const SelftestOptions& options) {
           ", expected 1 to 256");
   require(std::isfinite(options.timeout) && options.timeout > 0 && options.timeout < 1e6, "selftest", "--timeout is ",
           options.timeout, ", expected seconds, more than 0");
+  if (options.burn)
+    return burn(*options.burn, comm::read_environment(),
+                std::chrono::milliseconds(static_cast<int64_t>(options.timeout * 1000)));
   return Selftest(options).run();
 }
 
@@ -278,6 +283,9 @@ void setup_selftest(CLI::App& app, Command& chosen) {
   command->add_option("--threads", options->threads, "Ranks within each process; default: its share of the cores");
   command->add_option("--timeout", options->timeout, "Seconds a rank may let the others wait; default 60");
   command->add_flag("--bandwidth", options->bandwidth, "Time all_reduce too");
+  command->add_option(
+      "--burn", options->burn,
+      "Do the same work on each core for so many seconds instead, and name a core that computes wrongly");
   command->callback([options, &chosen] { chosen = [options] { return selftest(*options); }; });
 }
 
