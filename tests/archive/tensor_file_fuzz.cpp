@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "lockstep/archive/tensor_file.h"
-#include "support/fuzzing.h"
+#include "support/fuzz/fuzzing.h"
 
 namespace {
 

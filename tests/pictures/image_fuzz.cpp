@@ -2,7 +2,7 @@
 // libFuzzer on PNG and JPEG files: any bytes are read or refused with an Error.
 #include "lockstep/pictures/jpeg.h"
 #include "lockstep/pictures/png.h"
-#include "support/fuzzing.h"
+#include "support/fuzz/fuzzing.h"
 
 namespace {
 

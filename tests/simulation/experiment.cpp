@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/error.h"
 #include "lockstep/parallel/replica_error.h"
-#include "simulation/store.h"
+#include "simulation/world/store.h"
 
 namespace lockstep::simulation {
 namespace {

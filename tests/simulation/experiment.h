@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "simulation/network.h"
+#include "simulation/world/network.h"
 #include "simulation/training.h"
 
 namespace lockstep::simulation {

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "simulation/experiment.h"
-#include "simulation/seeds.h"
+#include "simulation/world/seeds.h"
 
 namespace lockstep::simulation {
 namespace {

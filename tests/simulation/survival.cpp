@@ -17,7 +17,7 @@
 #include "lockstep/comm/detail/members.h"
 #include "lockstep/comm/error.h"
 #include "lockstep/train/survive.h"
-#include "simulation/store.h"
+#include "simulation/world/store.h"
 
 namespace lockstep::simulation {
 namespace {

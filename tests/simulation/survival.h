@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulation/network.h"
+#include "simulation/world/network.h"
 
 namespace lockstep::simulation {
 

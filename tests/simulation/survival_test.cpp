@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "lockstep/base/log.h"
-#include "simulation/seeds.h"
+#include "simulation/world/seeds.h"
 #include "simulation/survival.h"
 
 namespace lockstep::simulation {

@@ -69,7 +69,7 @@ TEST(Burn, SeveralProcessesVoteTogether) {
     threads.emplace_back([&, rank] {
       BurnOptions wanted = options(1);
       if (rank == 2) wanted.disturb = [](int, int64_t, void* bytes, size_t) { flip(bytes, 8); };
-      reports[rank] = burn(wanted, std::move(groups[rank]));
+      reports[rank] = burn(wanted, groups[rank]);
     });
   threads.clear();
   for (const BurnReport& report : reports) {

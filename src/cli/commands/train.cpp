@@ -162,7 +162,7 @@ void part(const train::Outcome& outcome, const run::Config& config) {
 // A launcher that starts a failed job again (`lockstep run --restarts`, torchrun) says how often it has.
 bool is_restarted() {
   const char* count = std::getenv("TORCHELASTIC_RESTART_COUNT");
-  return count != nullptr && std::atoi(count) > 0;
+  return count != nullptr && std::strtol(count, nullptr, 10) > 0;
 }
 
 // What makes this process's trainer, once, or again and again where the job goes on without those that it loses.

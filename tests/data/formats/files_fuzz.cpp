@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "lockstep/data/loader.h"
-#include "support/fuzzing.h"
+#include "support/fuzz/fuzzing.h"
 #include "support/published_clouds.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/transport/transport.h"
-#include "simulation/scheduler.h"
+#include "simulation/world/scheduler.h"
 
 namespace lockstep::simulation {
 

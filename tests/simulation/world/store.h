@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "simulation/scheduler.h"
+#include "simulation/world/scheduler.h"
 
 namespace lockstep::simulation {
 

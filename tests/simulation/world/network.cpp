@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulation/network.h"
+#include "simulation/world/network.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -9,7 +9,7 @@
 
 #include "comm/failure/culprit.h"
 #include "lockstep/base/error.h"
-#include "simulation/store.h"
+#include "simulation/world/store.h"
 
 namespace lockstep::simulation {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulation/scheduler.h"
+#include "simulation/world/scheduler.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "simulation/real.h"
+#include "simulation/world/real.h"
 
 namespace lockstep::simulation {
 namespace {

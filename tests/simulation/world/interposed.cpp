@@ -15,8 +15,8 @@
 
 #include <cstdarg>
 
-#include "simulation/real.h"
-#include "simulation/scheduler.h"
+#include "simulation/world/real.h"
+#include "simulation/world/scheduler.h"
 
 #define LOCKSTEP_INTERPOSED extern "C" __attribute__((visibility("default")))
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulation/store.h"
+#include "simulation/world/store.h"
 
 #include <stdexcept>
 
