@@ -6,8 +6,8 @@
 #include <ATen/core/Tensor.h>
 #include <zlib.h>
 
+#include "fuzzing.h"
 #include "lockstep/archive/tensor_file.h"
-#include "support/fuzz/fuzzing.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer on PNG and JPEG files: any bytes are read or refused with an Error.
+#include "fuzzing.h"
 #include "lockstep/pictures/jpeg.h"
 #include "lockstep/pictures/png.h"
-#include "support/fuzz/fuzzing.h"
 
 namespace {
 

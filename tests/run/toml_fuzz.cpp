@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer on configurations: any text is read or refused with an Error, and what is read is the same after it was
 // written and read again.
+#include "fuzzing.h"
 #include "lockstep/run/config.h"
-#include "support/fuzz/fuzzing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "simulation/world/network.h"
 #include "simulation/training.h"
+#include "simulation/world/network.h"
 
 namespace lockstep::simulation {
 

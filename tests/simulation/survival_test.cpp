@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "lockstep/base/log.h"
-#include "simulation/world/seeds.h"
 #include "simulation/survival.h"
+#include "simulation/world/seeds.h"
 
 namespace lockstep::simulation {
 namespace {

@@ -6,8 +6,8 @@
 #include <array>
 #include <functional>
 
+#include "fuzzing.h"
 #include "lockstep/data/loader.h"
-#include "support/fuzz/fuzzing.h"
 #include "support/published_clouds.h"
 
 namespace {

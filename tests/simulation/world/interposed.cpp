@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cstdarg>
+#include <new>
 
 #include "simulation/world/real.h"
 #include "simulation/world/scheduler.h"
@@ -121,7 +122,8 @@ LOCKSTEP_INTERPOSED int pthread_create(pthread_t* handle, const pthread_attr_t* 
     SimulatedThread& thread;
     Scheduler& scheduler;
   };
-  auto* const start = new Start{scheduler->add_thread([=] { return body(argument); }), *scheduler};
+  auto* const start = new (std::nothrow) Start{scheduler->add_thread([=] { return body(argument); }), *scheduler};
+  if (start == nullptr) return EAGAIN;
   const auto main = [](void* at) -> void* {
     const Start copy = *static_cast<Start*>(at);
     delete static_cast<Start*>(at);

@@ -217,7 +217,7 @@ void Network::settle(Slot& slot, const char* trouble) {
   scheduler_.wake(&slot);
 }
 
-void Network::send(Group group, int from, int to, uint32_t number, std::shared_ptr<Slot> slot) {
+void Network::send(Group group, int from, int to, uint32_t number, const std::shared_ptr<Slot>& slot) {
   Link& way = link(group, from, to);
   if (way.broken) return settle(*slot, "the connection was closed by the peer");
   Channel& channel = way.channels[number];
@@ -227,7 +227,7 @@ void Network::send(Group group, int from, int to, uint32_t number, std::shared_p
   scheduler_.at(channel.last, [=, this] { deliver(group, from, to, number); });
 }
 
-void Network::receive(Group group, int from, int to, uint32_t number, std::shared_ptr<Slot> slot) {
+void Network::receive(Group group, int from, int to, uint32_t number, const std::shared_ptr<Slot>& slot) {
   Link& way = link(group, from, to);
   Channel& channel = way.channels[number];
   channel.awaited.push_back(slot);

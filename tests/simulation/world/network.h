@@ -72,8 +72,8 @@ class Network {
   bool is_cut(int from, int to) const;
   void count_message();
   void strike(const Fault& fault);
-  void send(Group group, int from, int to, uint32_t channel, std::shared_ptr<Slot> slot);
-  void receive(Group group, int from, int to, uint32_t channel, std::shared_ptr<Slot> slot);
+  void send(Group group, int from, int to, uint32_t channel, const std::shared_ptr<Slot>& slot);
+  void receive(Group group, int from, int to, uint32_t channel, const std::shared_ptr<Slot>& slot);
   void deliver(Group group, int from, int to, uint32_t channel);
   void match(Channel& channel);
   void close(Group group, int process);
