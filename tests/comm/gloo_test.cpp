@@ -60,6 +60,19 @@ TEST(Gloo, AManyPieceSumIsCanonical) {
   });
 }
 
+// Sixteen ranks meet by halves; of 3 and 2,000 floats they exchange all.
+TEST(Gloo, SumsOfManyRanksAreCanonical) {
+  SKIP_WITHOUT_GLOO();
+  run_threads(16, [](const Group& group) {
+    for (const int64_t length : {3, 2000, 2049, 100003})
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max}) {
+        auto tensor = contribution(group.rank(), length, at::kFloat);
+        group.all_reduce(tensor, op).wait();
+        EXPECT_TRUE(at::equal(tensor, test::tree_reference(op, 16, length, at::kFloat))) << length;
+      }
+  });
+}
+
 // As if all tensors lay where the transport does not reach.
 class AllStaged : public StagingTransport {
   using StagingTransport::StagingTransport;

@@ -5,44 +5,36 @@
 #include "comm/device.h"
 #include "comm/transport/algorithms.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/detail/canonical_plan.h"
 
 namespace lockstep::comm {
 namespace {
-
-// Up to here one round of everything to everybody beats two rounds of slices.
-constexpr int64_t kSmallBytes = 8 << 10;
-// What one rank owns of a piece: large enough for a message to run at full speed, small enough to overlap.
-constexpr int64_t kWireSliceBytes = 1 << 20;
-// Slices begin at multiples of this, so that vector tails fall in the same places everywhere.
-constexpr int64_t kAlignBytes = 64;
 
 class CanonicalAllReduce {
  public:
   CanonicalAllReduce(Transport& transport, const Placement& placement, const TensorList& nodes,
                      const at::Tensor& result, ReduceOp op, Clock::time_point deadline)
-      : transport_(transport), placement_(placement), nodes_(nodes), result_(result), op_(op), deadline_(deadline) {
-    std::vector<Interval> all;
-    for (int64_t p = 0; p < placement.processes(); ++p) {
-      const auto mine = block_nodes(placement.replicas(), placement.block(p));
-      counts_.push_back(static_cast<int64_t>(mine.size()));
-      all.insert(all.end(), mine.begin(), mine.end());
-    }
-    LOCKSTEP_ASSERT(counts_[transport.rank()] == static_cast<int64_t>(nodes.size()));
-    program_ = TreeProgram::of_nodes(placement.replicas(), all);
+      : transport_(transport),
+        placement_(placement),
+        nodes_(nodes),
+        result_(result),
+        op_(op),
+        deadline_(deadline),
+        plan_(placement, result.numel(), static_cast<int64_t>(result.element_size())),
+        program_(TreeProgram::of_nodes(placement.replicas(), plan_.nodes())) {
+    LOCKSTEP_ASSERT(plan_.nodes_of(me()) == static_cast<int64_t>(nodes.size()));
   }
 
   void run() {
-    if (static_cast<int64_t>(result_.nbytes()) <= kSmallBytes) return run_small();
-    const int64_t align = kAlignBytes / static_cast<int64_t>(result_.element_size());
-    const int64_t slice = kWireSliceBytes / static_cast<int64_t>(result_.element_size());
-    const int64_t step = slice * transport_.size();
+    if (plan_.meets_by_halves()) return run_by_halves();
+    if (plan_.is_small()) return run_small();
     // Software pipeline: while piece k is added up, piece k + 1 comes in and piece k - 1 goes out.
-    Piece current = begin(0, step, align);
+    Piece current = begin(0);
     std::unique_ptr<Pending> returning;
-    for (int64_t at = 0; at < result_.numel(); at += step) {
+    for (int64_t piece = 0; piece < plan_.pieces(); ++piece) {
       current.incoming->wait(deadline_);
       Piece next;
-      if (at + step < result_.numel()) next = begin(at + step, step, align);
+      if (piece + 1 < plan_.pieces()) next = begin(piece + 1);
       add_up(current);
       auto sent = give_back(current);
       if (returning) returning->wait(deadline_);
@@ -54,10 +46,10 @@ class CanonicalAllReduce {
 
  private:
   struct Piece {
-    std::vector<Interval> slices;  // of the flat tensor, one a rank
-    TensorList sources;            // all nodes of my slice, from left to right
-    at::Tensor scratch;
-    std::unique_ptr<Pending> incoming;
+    std::vector<Interval> slices{};  // of the flat tensor, one a rank
+    TensorList sources{};            // all nodes of my slice, from left to right
+    at::Tensor scratch{};
+    std::unique_ptr<Pending> incoming{};
   };
 
   int me() const { return transport_.rank(); }
@@ -66,21 +58,36 @@ class CanonicalAllReduce {
     return tensor.narrow(0, interval.begin, interval.size());
   }
 
+  // Nodes meet as they do in the tree: left and right make their parent, which both halves of a pair then hold in part.
+  void run_by_halves() {
+    if (nodes_[0].const_data_ptr() != result_.const_data_ptr()) at::Tensor(result_).copy_(nodes_[0]);
+    const at::Tensor scratch = at::empty({plan_.kept(me(), plan_.is_small() ? 0 : 1).size()}, result_.options());
+    for (int64_t round = 0; round < plan_.rounds(); ++round) {
+      const auto partner = static_cast<int>(CanonicalPlan::partner(me(), round));
+      const at::Tensor mine = part(result_, plan_.kept(me(), round + 1));
+      const at::Tensor theirs = scratch.narrow(0, 0, mine.numel());
+      exchange(transport_, {{partner, part(result_, plan_.kept(partner, round + 1))}}, {{partner, theirs}}, deadline_);
+      if (mine.numel() == 0) continue;
+      const bool ends = round + 1 == plan_.rounds(), is_left = me() < partner;
+      reduce_tensors(TreeProgram::of_leaves(2), op_ == ReduceOp::mean && !ends ? ReduceOp::sum : op_,
+                     is_left ? TensorList{mine, theirs} : TensorList{theirs, mine}, {mine}, placement_.replicas());
+    }
+    for (int64_t round = plan_.is_small() ? 0 : plan_.rounds(); round-- > 0;) {
+      const auto partner = static_cast<int>(CanonicalPlan::partner(me(), round));
+      exchange(transport_, {{partner, part(result_, plan_.kept(me(), round + 1))}},
+               {{partner, part(result_, plan_.kept(partner, round + 1))}}, deadline_);
+    }
+  }
+
   // Everybody gets everything and adds it up for himself.
   void run_small() {
-    Piece piece;
-    piece.slices.assign(transport_.size(), {0, result_.numel()});
-    start(piece);
+    const Piece piece = begin(0);
     piece.incoming->wait(deadline_);
     add_up(piece);
   }
 
-  Piece begin(int64_t at, int64_t step, int64_t align) {
-    Piece piece;
-    const int64_t length = std::min(step, result_.numel() - at);
-    const int64_t each = (length + transport_.size() * align - 1) / (transport_.size() * align) * align;
-    for (int64_t r = 0; r < transport_.size(); ++r)
-      piece.slices.push_back({at + std::min(length, r * each), at + std::min(length, (r + 1) * each)});
+  Piece begin(int64_t number) {
+    Piece piece{.slices = plan_.slices(number)};
     start(piece);
     return piece;
   }
@@ -88,17 +95,17 @@ class CanonicalAllReduce {
   void start(Piece& piece) {
     const Interval mine = piece.slices[me()];
     int64_t foreign = 0;
-    for (int64_t p = 0; p < transport_.size(); ++p) foreign += p == me() ? 0 : counts_[p];
+    for (int64_t p = 0; p < transport_.size(); ++p) foreign += p == me() ? 0 : plan_.nodes_of(p);
     piece.scratch = at::empty({foreign, mine.size()}, result_.options());
     std::vector<Message> sends, receives;
     int64_t row = 0;
     for (int p = 0; p < transport_.size(); ++p)
-      for (int64_t k = 0; k < counts_[p]; ++k) {
+      for (int64_t k = 0; k < plan_.nodes_of(p); ++k) {
         piece.sources.push_back(p == me() ? part(nodes_[k], mine) : piece.scratch[row++]);
         if (p != me() && mine.size() > 0) receives.push_back({p, piece.sources.back()});
       }
     for (int p = 0; p < transport_.size(); ++p)
-      for (int64_t k = 0; p != me() && k < counts_[me()]; ++k)
+      for (int64_t k = 0; p != me() && k < plan_.nodes_of(me()); ++k)
         if (piece.slices[p].size() > 0) sends.push_back({p, part(nodes_[k], piece.slices[p])});
     piece.incoming = transport_.start(sends, receives, kCollectives);
   }
@@ -124,8 +131,8 @@ class CanonicalAllReduce {
   const at::Tensor& result_;
   const ReduceOp op_;
   const Clock::time_point deadline_;
-  std::vector<int64_t> counts_;  // nodes of each process
-  TreeProgram program_;
+  const CanonicalPlan plan_;
+  const TreeProgram program_;
 };
 
 }  // namespace
