@@ -136,6 +136,13 @@ int64_t BatchPlan::rows(int64_t step, int64_t replica) const {
   return part_of(tail_ == Tail::pad ? batch_ : size(step), replicas_, replica).size();
 }
 
+std::vector<int64_t> ShareReader::costs(int64_t index) const {
+  std::vector<int64_t> costs;
+  for (int64_t replica = 0; replica < plan_.replicas(); ++replica)
+    costs.push_back(plan_.positions(plan_.cursor(index).step, replica).size());
+  return costs;
+}
+
 Batch ShareReader::begin(int64_t index) const {
   Batch batch;
   batch.at = plan_.cursor(index);

@@ -44,6 +44,7 @@ class BatchPlan {
   BatchPlan(int64_t positions, const LoaderOptions& options);
 
   int64_t batches_per_epoch() const { return batches_; }
+  int64_t replicas() const { return replicas_; }
   BatchCursor cursor(int64_t index) const { return {index / batches_, index % batches_}; }
   int64_t index(BatchCursor cursor) const { return cursor.epoch * batches_ + cursor.step; }
   /// Examples of the batch.
@@ -69,6 +70,8 @@ class ShareReader {
   const BatchPlan& plan() const { return plan_; }
 
   virtual Batch read(int64_t index, int64_t replica, PreparedTransforms::Scratch& scratch) = 0;
+  /// What each replica's share of a batch costs, as far as can be said without reading it: examples, or points.
+  virtual std::vector<int64_t> costs(int64_t index) const;
   /// Buffers of a batch, to be used again once nobody holds them.
   virtual void give_back(const Batch& /*batch*/) {}
 

@@ -91,13 +91,23 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
           dataset_->info().name, " has clouds, expected exact or drop_last");
 }
 
-std::vector<int64_t> CloudReader::ids_of(const Batch& batch, int64_t replica) const {
-  std::vector<int64_t> ids(batch.global_count), costs, mine;
-  order().fill(batch.at.epoch, batch.at.step * batch_, ids);
-  for (const int64_t id : ids) costs.push_back(cost(id, key_of(id, batch.at.epoch)));
-  const auto shares = balanced_shares(costs, replicas_);
-  for (const int64_t place : shares[replica]) mine.push_back(ids[place]);
-  return mine;
+CloudReader::Dealt CloudReader::deal(const Batch& batch) const {
+  Dealt dealt;
+  dealt.ids.resize(batch.global_count);
+  order().fill(batch.at.epoch, batch.at.step * batch_, dealt.ids);
+  for (const int64_t id : dealt.ids) dealt.costs.push_back(cost(id, key_of(id, batch.at.epoch)));
+  dealt.shares = balanced_shares(dealt.costs, replicas_);
+  return dealt;
+}
+
+std::vector<int64_t> CloudReader::costs(int64_t index) const {
+  const Dealt dealt = deal(begin(index));
+  std::vector<int64_t> costs;
+  for (const auto& share : dealt.shares) {
+    costs.push_back(0);
+    for (const int64_t place : share) costs.back() += dealt.costs[place];
+  }
+  return costs;
 }
 
 int64_t CloudReader::cost(int64_t id, RandomKey key) const {
@@ -127,7 +137,9 @@ Batch CloudReader::read(int64_t index, int64_t replica, PreparedTransforms::Scra
   const StandardFloats standard;
   const c10::InferenceMode off(false);  // a consumer in inference mode may be the one who reads
   Batch batch = begin(index);
-  const auto ids = ids_of(batch, replica);
+  const Dealt dealt = deal(batch);
+  std::vector<int64_t> ids;  // of this share, in the order of the batch
+  for (const int64_t place : dealt.shares[replica]) ids.push_back(dealt.ids[place]);
   std::vector<SeenCloud> clouds;
   for (const int64_t id : ids) clouds.push_back(see(id, batch.at.epoch));
   join(clouds, dataset_->info().input_numel(), batch);

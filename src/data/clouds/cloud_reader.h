@@ -25,10 +25,15 @@ class CloudReader : public ShareReader {
   CloudReader(std::shared_ptr<const CloudDataset> dataset, const Order& order, const LoaderOptions& options);
   const Dataset& dataset() const override { return *dataset_; }
   Batch read(int64_t index, int64_t replica, PreparedTransforms::Scratch& scratch) override;
+  std::vector<int64_t> costs(int64_t index) const override;
 
  private:
-  /// The ids of a replica's share, in the order of the batch.
-  std::vector<int64_t> ids_of(const Batch& batch, int64_t replica) const;
+  /// The scenes of a batch, what each costs, and which of them are whose.
+  struct Dealt {
+    std::vector<int64_t> ids, costs;
+    std::vector<std::vector<int64_t>> shares;
+  };
+  Dealt deal(const Batch& batch) const;
   /// What an example costs in an epoch, with the one that is mixed in.
   int64_t cost(int64_t id, RandomKey key) const;
   RandomKey key_of(int64_t id, int64_t epoch) const { return key_.fold(epoch).fold(id); }
