@@ -10,43 +10,36 @@
 #include <vector>
 
 #include "lockstep/context/stages.h"
+#include "lockstep/parallel/forecast.h"
 #include "lockstep/parallel/split.h"
 
 /// Which way to divide a network over the threads of a process is the fastest: `--split auto`.
 namespace lockstep::parallel {
 
-/// What one replica's pass through a stage costs, forwards and backwards, on one device.
-struct StageCost {
-  std::string name{};
-  double seconds = 0;
-  double sliced_seconds = 0;  ///< of these, in slices that sharers divide
-  int64_t sliced_layers = 0;  ///< products that were computed in slices: sharers meet at each
-  int64_t kept_bytes = 0;     ///< of memory, from the forward pass on until the backward pass
-};
-
-/// Computes the loss twice, with its gradients, and takes time and memory of the second pass. For a moment when no
-/// other thread of this process allocates much. The gradients of the network stay undefined.
-std::vector<StageCost> measure_stages(torch::nn::Module& network, Staged& staged, int64_t slices, uint64_t seed,
-                                      const std::function<at::Tensor()>& loss);
+/// Computes the loss twice, with its gradients, and takes time and memory of the second pass: stages and gradients of
+/// the result. For a moment when no other thread of this process allocates much. The gradients of the network stay
+/// undefined.
+StepCost measure_passes(torch::nn::Module& network, Staged& staged, int64_t slices, uint64_t seed,
+                        const std::function<at::Tensor()>& loss);
 
 struct SplitQuestion {
   int64_t replicas = 1;  ///< of this process
   int64_t devices = 1;
   int64_t slices = 1;
-  int64_t most_bytes = 0;        ///< that replicas in flight may keep; 0: any number
-  double seconds_a_meeting = 0;  ///< that sharers need to begin and to end a layer
+  int64_t most_bytes = 0;  ///< that replicas in flight may keep; 0: any number
 };
 
 struct SplitForecast {
   Split split{};
-  double seconds = 0;  ///< of the passes of a step
+  double seconds = 0;  ///< of a step
   int64_t bytes = 0;   ///< that replicas in flight keep at most
   std::string cut{};   ///< the first stage of each part
 };
 
 /// All splits that these devices can have, each cut where it is fastest, the best one first: of those that keep no more
 /// than allowed the fastest, and where none does the one that keeps least. Of equal ones the plainer.
-std::vector<SplitForecast> forecast_splits(const std::vector<StageCost>& stages, const SplitQuestion& question);
+std::vector<SplitForecast> forecast_splits(const StepCost& cost, const SplitQuestion& question,
+                                           const Slowdown& slowdown = {});
 
 /// What a pair of threads needs to begin and to end a layer that it shares.
 double measure_meeting();

@@ -16,28 +16,15 @@ namespace {
 // A step's end is usually a matter of microseconds; past this the core is better used by another thread.
 constexpr auto kSpin = std::chrono::microseconds(60);
 
-// How many of its last meetings say how long a member computes for the next one.
-constexpr int kMemory = 8;
-
 }  // namespace
 
 Crew::Crew(int64_t members, const std::vector<int64_t>& permits)
     : members_(members),
       arrivals_(members, 0),
       awaits_(members, 0),
-      free_(permits),
-      sleeps_(members, false),
-      wants_(members, false),
-      where_(members, 0),
-      comes_(members, false),
-      returns_(members, false),
-      kept_(members, 0),
-      waits_(members, false),
-      began_(members, Clock::now()),
-      took_(members, Clock::duration::zero()) {
+      permits_(members, permits),
+      began_(members, Clock::now()) {
   for (int64_t m = 0; m < members; ++m) sleepers_.push_back(std::make_unique<Sleeper>());
-  for (auto part = permits.begin(); part != permits.end(); ++part)
-    limits_.push_back(std::accumulate(part, permits.end(), int64_t{0}));
 }
 
 void Crew::check_running() const {
@@ -46,8 +33,7 @@ void Crew::check_running() const {
 
 // It has come to where it may have to wait.
 void Crew::pause(int64_t member) {
-  if (parts() > 1) return;  // its thread has slept at borders
-  took_[member] += (Clock::now() - began_[member] - took_[member]) / kMemory;
+  permits_.add_time(member, Clock::now() - began_[member]);
 }
 
 // Whoever has left never comes.
@@ -93,12 +79,8 @@ void Crew::finish() {
     const Lock lock(mutex_);
     underway_.reset();
     ++meetings_;
-    wants_.swap(sleeps_);  // all have met, so nobody wanted a permit
-    for (int64_t m = 0; m < members_; ++m) {
-      waits_[m] = false;
-      if (wants_[m]) where_[m] = in_no_pass();
-    }
-    chosen = take_free_permits();
+    permits_.end_meeting();
+    chosen = permits_.take_free();
     ++change_;
   }
   wake(chosen);
@@ -160,13 +142,13 @@ void Crew::meet(int64_t member, const char* what, const std::function<CrewWork()
       }
       seen = change_;
       underway = underway_;
-      next = underway ? kNobody : successor(member);
-      stays = next == kNobody || take_spare_permit(member);
-      sleeps_[member] = !stays;
+      next = underway ? Permits::kNobody : permits_.successor(member);
+      stays = next == Permits::kNobody || permits_.take_spare(member);
+      permits_.sleep(member, !stays);
       if (!stays) sleepers_[next]->begin_here();
     }
     if (!stays) return hand_over(member, next);
-    if (next != kNobody) {
+    if (next != Permits::kNobody) {
       sleepers_[next]->wake();
       continue;
     }
@@ -199,11 +181,9 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
     for (int64_t m = 0; m < members_; ++m)
       if (awaits_[m] != 0 && awaits_[m] <= complete_) {
         awaits_[m] = 0;
-        waits_[m] = false;
-        if (sleeps_[m]) wants_[m] = true;
-        sleeps_[m] = false;
+        permits_.stop_waiting(m);
       }
-    chosen = take_free_permits();
+    chosen = permits_.take_free();
     ++change_;
   }
   wake(chosen);
@@ -231,12 +211,12 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
       awaited_ = what;
       makes_room = begin_to_wait(member, chosen);
       seen = change_;
-      next = successor(member);
-      sleeps_[member] = next != kNobody;
-      if (next != kNobody) sleepers_[next]->begin_here();
+      next = permits_.successor(member);
+      permits_.sleep(member, next != Permits::kNobody);
+      if (next != Permits::kNobody) sleepers_[next]->begin_here();
     }
     if (makes_room) wake(chosen);
-    if (next != kNobody) return hand_over(member, next);
+    if (next != Permits::kNobody) return hand_over(member, next);
     wait_for_change(seen);
   }
   began_[member] = Clock::now();

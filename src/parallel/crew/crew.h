@@ -15,6 +15,7 @@
 
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/timeline.h"
+#include "parallel/crew/permits.h"
 #include "parallel/crew/sleeper.h"
 
 namespace lockstep::parallel {
@@ -102,23 +103,10 @@ class Crew {
 
   using Clock = std::chrono::steady_clock;
 
-  static constexpr int64_t kNobody = -1;
-  static constexpr int64_t kAnyPart = -1;
-
-  int64_t parts() const { return static_cast<int64_t>(limits_.size()); }
-  int64_t in_no_pass() const { return parts() == 1 ? 0 : kAnyPart; }
   void sleep(int64_t member);
   void hand_over(int64_t member, int64_t next);
   void exchange_permit(int64_t member, int64_t part, bool comes);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
-  bool may_go_on(int64_t member, int64_t part) const noexcept LOCKSTEP_REQUIRES(mutex_);
-  int urgency(int64_t member) const noexcept LOCKSTEP_REQUIRES(mutex_);
-  bool is_before(int64_t member, int64_t other) const noexcept LOCKSTEP_REQUIRES(mutex_);
-  bool is_past(int64_t member, int64_t part) const noexcept LOCKSTEP_REQUIRES(mutex_);
-  int64_t next_member(int64_t part) noexcept LOCKSTEP_REQUIRES(mutex_);
-  int64_t successor(int64_t member) noexcept LOCKSTEP_REQUIRES(mutex_);
-  bool take_spare_permit(int64_t member) LOCKSTEP_REQUIRES(mutex_);
-  std::vector<int64_t> take_free_permits() LOCKSTEP_REQUIRES(mutex_);
   bool begin_to_wait(int64_t member, std::vector<int64_t>& chosen) LOCKSTEP_REQUIRES(mutex_);
   void wake(const std::vector<int64_t>& members);
   void publish(CrewWork work);
@@ -130,7 +118,6 @@ class Crew {
   static void require_same_call(bool same, const char* what, const char* other);
 
   const int64_t members_;
-  std::vector<int64_t> limits_;  // [part] how many members may be in flight there
 
   mutable Mutex mutex_;
   int64_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
@@ -148,19 +135,9 @@ class Crew {
   std::shared_ptr<Underway> underway_ LOCKSTEP_GUARDED_BY(mutex_);
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
-  // Permits: members that could go on are handed one each, whoever computed longest before the last meeting first. What
-  // is long begins early, so that those who keep a permit to the end come to it at nearly the same time.
-  std::vector<int64_t> free_ LOCKSTEP_GUARDED_BY(mutex_);          // [part]
-  std::vector<bool> sleeps_ LOCKSTEP_GUARDED_BY(mutex_);           // until what it waits for has come, without a permit
-  std::vector<bool> wants_ LOCKSTEP_GUARDED_BY(mutex_);            // a permit
-  std::vector<int64_t> where_ LOCKSTEP_GUARDED_BY(mutex_);         // the part whose permit a member has or wants
-  std::vector<bool> comes_ LOCKSTEP_GUARDED_BY(mutex_);            // to the part that it wants a permit of, forwards
-  std::vector<bool> returns_ LOCKSTEP_GUARDED_BY(mutex_);          // its pass goes backwards
-  std::vector<int64_t> kept_ LOCKSTEP_GUARDED_BY(mutex_);          // parts, the first ones, that it is in flight in
-  std::vector<bool> waits_ LOCKSTEP_GUARDED_BY(mutex_);            // for the others
-  std::vector<Clock::time_point> began_;                           // to compute: each is its member's
-  std::vector<Clock::duration> took_ LOCKSTEP_GUARDED_BY(mutex_);  // to come to its last meeting
-  std::vector<std::unique_ptr<Sleeper>> sleepers_;                 // what a member sleeps on until it is handed one
+  Permits permits_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<Clock::time_point> began_;            // to compute: each is its member's
+  std::vector<std::unique_ptr<Sleeper>> sleepers_;  // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};
   int64_t failed_member_ LOCKSTEP_GUARDED_BY(mutex_) = -1;

@@ -37,6 +37,10 @@ struct Bucket {
   std::vector<int64_t> parameters;
 };
 
+/// What a bucket holds at least before the next one begins: large enough for a message to run at full speed, small
+/// enough that the last one is soon over.
+inline constexpr int64_t kBucketBytes = 4 << 20;
+
 /// How the gradients of an optimiser's parameters are cut up.
 struct GradientPlan {
   std::vector<Piece> pieces;    // in the order of their buckets

@@ -18,9 +18,6 @@
 namespace lockstep::parallel {
 namespace {
 
-// Large enough for a message to run at full speed, small enough that the last one is soon over.
-constexpr int64_t kBucketBytes = 4 << 20;
-
 std::vector<at::Tensor> weights_of(const std::vector<OptimizedParameter>& parameters) {
   std::vector<at::Tensor> weights;
   for (const auto& parameter : parameters) weights.push_back(parameter.weight);

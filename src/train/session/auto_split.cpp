@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/session/auto_split.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -10,9 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/choose_split.h"
 #include "lockstep/train/job.h"
-#include "train/input.h"
-#include "train/loss.h"
-#include "train/precision.h"
+#include "train/profile/passes.h"
 
 namespace lockstep::train {
 namespace {
@@ -32,15 +28,6 @@ int64_t most_bytes(const std::string& text) {
   return static_cast<int64_t>(number * (unit == "MiB" ? 1 << 20 : 1 << 30));
 }
 
-at::Tensor loss_of(models::Classifier& network, const data::Batch& batch, Precision precision) {
-  at::Tensor logits;
-  {
-    const PrecisionScope scope(precision, at::kCPU);
-    logits = network.forward(input_of(batch, at::kCPU));
-  }
-  return sum_of_losses(logits, batch.targets, /*smoothing=*/0);
-}
-
 }  // namespace
 
 bool is_auto_split(const std::string& split) {
@@ -54,14 +41,13 @@ std::pair<std::string, std::string> choose_split(const std::string& text, models
   const int64_t most = most_bytes(text);
   const std::string found = from_leader(group, [&] {
     const data::Batch batch = first_batch();
-    const auto stages = parallel::measure_stages(network, network, config.slices, config.seed,
-                                                 [&] { return loss_of(network, batch, precision); });
-    const auto forecasts = parallel::forecast_splits(
-        stages, {.replicas = (config.replicas + group.size() - 1) / group.size(),
-                 .devices = threads,
-                 .slices = config.slices,
-                 .most_bytes = most,
-                 .seconds_a_meeting = config.slices > 1 && threads > 1 ? parallel::measure_meeting() : 0});
+    auto cost = cost_of_passes(network, batch, config, precision);
+    if (config.slices > 1 && threads > 1) cost.meeting = parallel::measure_meeting();
+    const auto forecasts =
+        parallel::forecast_splits(cost, {.replicas = (config.replicas + group.size() - 1) / group.size(),
+                                         .devices = threads,
+                                         .slices = config.slices,
+                                         .most_bytes = most});
     return parallel::to_string(forecasts[0].split) + "\n" + parallel::describe(forecasts, most);
   });
   const size_t line = found.find('\n');

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which members of a crew may compute. No threads and no clock: a crew asks under its lock, a forecast in virtual time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::parallel {
+
+/// Permits of each part of a network, and who has or wants one. Members that could go on are handed one each: who goes
+/// backwards first, then whoever computed longest before the last meeting. What is long begins early, so that those who
+/// keep a permit to the end come to it at nearly the same time. A part has no more members in flight than there are
+/// permits from it on; a member in flight that waits for the others does not count.
+class Permits {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  static constexpr int64_t kNobody = -1;
+
+  /// `permits`: of each part.
+  Permits(int64_t members, const std::vector<int64_t>& permits);
+
+  int64_t parts() const { return static_cast<int64_t>(limits_.size()); }
+  /// The part whose permit a member has or wants.
+  int64_t part_of(int64_t member) const { return where_[member]; }
+  /// Whether it still waits for a permit.
+  bool wants(int64_t member) const { return wants_[member]; }
+
+  /// A member begins to compute. False: no permit is free, and it wants one.
+  bool enter(int64_t member);
+  /// A member has done all it had to do. Who is handed its permit; kNobody: it is free.
+  int64_t leave(int64_t member);
+  /// A member in a pass lets its permit go and wants one of this part, to which it comes forwards or goes back.
+  void exchange(int64_t member, int64_t part, bool comes);
+  /// Nothing of its pass is kept any longer.
+  void end_pass(int64_t member) { kept_[member] = 0; }
+
+  /// A member begins to wait for the others. True where that makes room: then see take_free().
+  bool begin_to_wait(int64_t member);
+  /// Who is to be handed the permit of a member that waits; kNobody where none wants it.
+  int64_t successor(int64_t member) noexcept { return next_member(where_[member]); }
+  /// It has handed its permit on, and sleeps until what it waits for has come.
+  void sleep(int64_t member, bool sleeps) { sleeps_[member] = sleeps; }
+  bool sleeps(int64_t member) const { return sleeps_[member]; }
+  /// In place of a permit that a member has handed on, so that it can help with the work that comes when all have met.
+  bool take_spare(int64_t member);
+  /// What a member waited for has come.
+  void stop_waiting(int64_t member);
+  /// All have met and their work is done.
+  void end_meeting();
+
+  /// Hands out what is free, and says to whom.
+  std::vector<int64_t> take_free();
+
+  /// A member computed for so long before a meeting.
+  void add_time(int64_t member, Duration computed);
+
+ private:
+  static constexpr int64_t kAnyPart = -1;
+
+  int64_t members() const { return static_cast<int64_t>(wants_.size()); }
+  int64_t in_no_pass() const { return parts() == 1 ? 0 : kAnyPart; }
+  bool may_go_on(int64_t member, int64_t part) const noexcept;
+  int urgency(int64_t member) const noexcept;
+  bool is_before(int64_t member, int64_t other) const noexcept;
+  bool is_past(int64_t member, int64_t part) const noexcept;
+  int64_t next_member(int64_t part) noexcept;
+
+  std::vector<int64_t> limits_;  // [part] how many members may be in flight there
+  std::vector<int64_t> free_;    // [part]
+  std::vector<bool> sleeps_;     // until what it waits for has come, without a permit
+  std::vector<bool> wants_;      // a permit
+  std::vector<int64_t> where_;   // the part whose permit a member has or wants
+  std::vector<bool> comes_;      // to the part that it wants a permit of, forwards
+  std::vector<bool> returns_;    // its pass goes backwards
+  std::vector<int64_t> kept_;    // parts, the first ones, that it is in flight in
+  std::vector<bool> waits_;      // for the others
+  std::vector<Duration> took_;   // to come to its last meetings
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/forecast/virtual_process.h"
+
+#include <algorithm>
+
+namespace lockstep::parallel {
+namespace {
+
+Permits::Duration as_duration(double seconds) {
+  return std::chrono::duration_cast<Permits::Duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores& cores,
+                               std::function<void(int64_t)> on_bucket, std::function<void()> on_met)
+    : time_(time),
+      work_(std::move(work)),
+      cores_(cores),
+      on_bucket_(std::move(on_bucket)),
+      on_met_(std::move(on_met)),
+      permits_(work_.members, work_.permits),
+      members_(work_.members),
+      stays_(work_.members, false),
+      pending_(work_.post.size(), 0) {}
+
+void VirtualProcess::begin() {
+  steps_.emplace_back();
+  for (int64_t& pending : pending_) pending = work_.members;
+  std::vector<int64_t> computing;
+  for (int64_t m = 0; m < work_.members; ++m)
+    if (permits_.enter(m)) computing.push_back(m);
+  for (const int64_t member : computing) begin_step(member);
+}
+
+double VirtualProcess::share(const Member& member, int64_t number) const {
+  return work_.share ? work_.share(member.step, number) : 1;
+}
+
+// Counts by the time that it takes, not by the work that it is: others may slow it.
+void VirtualProcess::run(double seconds, CoreUse use, double ProcessTimes::*counted, VirtualTime::Event done) {
+  const int64_t threads = use == CoreUse::pass ? work_.sharers : 1;
+  cores_.run(seconds, use, threads, [this, counted, began = time_.now(), done = std::move(done)] {
+    steps_.back().*counted += time_.now() - began;
+    done();
+  });
+}
+
+void VirtualProcess::begin_step(int64_t number) {
+  Member& member = members_[number];
+  member.position = 0;
+  member.began = time_.now();
+  run(work_.data, CoreUse::pass, &ProcessTimes::data, [this, number] {
+    run(work_.turn, CoreUse::pass, &ProcessTimes::turn, [this, number] { advance(number); });
+  });
+}
+
+// To the position that it is at: over a border, if there is one in front of it.
+void VirtualProcess::advance(int64_t number) {
+  Member& member = members_[number];
+  if (member.position == 2 * parts()) {
+    if (parts() > 1) {
+      permits_.end_pass(number);
+      resume_all(permits_.take_free());
+      look_again();
+    }
+    return meet(number);
+  }
+  if (parts() == 1 || member.position == parts()) return compute(number);
+  member.at_border = true;
+  permits_.exchange(number, part_at(member.position), member.position < parts());
+  resume_all(permits_.take_free());
+  look_again();
+}
+
+void VirtualProcess::resume_all(const std::vector<int64_t>& members) {
+  for (const int64_t member : members) resume(member);
+}
+
+void VirtualProcess::resume(int64_t number) {
+  Member& member = members_[number];
+  member.began = time_.now();
+  if (!member.at_border) return begin_step(number);
+  member.at_border = false;
+  compute(number);
+}
+
+void VirtualProcess::compute(int64_t number) {
+  Member& member = members_[number];
+  member.mark = 0;
+  member.done = 0;
+  if (member.position >= parts()) return go_backward(number);
+  run(work_.forward[part_at(member.position)] * share(member, number), CoreUse::pass, &ProcessTimes::forward,
+      [this, number] { finish_position(number); });
+}
+
+// From one gradient that completes a part of a bucket to the next.
+void VirtualProcess::go_backward(int64_t number) {
+  Member& member = members_[number];
+  const int64_t part = part_at(member.position);
+  const auto* marks = work_.marks.empty() ? nullptr : &work_.marks[part];
+  const bool last = marks == nullptr || member.mark == marks->size();
+  const double until = last ? work_.backward[part] : (*marks)[member.mark].first;
+  const double seconds = std::max(0.0, until - member.done) * share(member, number);
+  member.done = std::max(member.done, until);
+  run(seconds, CoreUse::pass, &ProcessTimes::backward, [this, number, part, last] {
+    if (last) return finish_position(number);
+    pass_mark(number, work_.marks[part][members_[number].mark++].second);
+  });
+}
+
+// The replica that brings the last gradient adds up those of this process, and the backward pass goes on.
+void VirtualProcess::pass_mark(int64_t number, int64_t bucket) {
+  if (--pending_[bucket] > 0) return go_backward(number);
+  run(work_.post[bucket], CoreUse::memory, &ProcessTimes::post, [this, number, bucket] {
+    on_bucket_(bucket);
+    go_backward(number);
+  });
+}
+
+void VirtualProcess::finish_position(int64_t number) {
+  ++members_[number].position;
+  advance(number);
+}
+
+void VirtualProcess::meet(int64_t number) {
+  permits_.add_time(number, as_duration(time_.now() - members_[number].began));
+  if (permits_.begin_to_wait(number)) {
+    resume_all(permits_.take_free());
+    look_again();
+  }
+  stays_[number] = true;
+  if (++arrived_ < work_.members) return wait_in_meeting(number);
+  arrived_ = 0;
+  met_ = true;
+  steps_.back().last_pass = time_.now();
+  on_met_();
+}
+
+// As Crew::meet: who waits hands its permit on where somebody wants it, and may take a spare one in its place.
+void VirtualProcess::wait_in_meeting(int64_t number) {
+  for (;;) {
+    const int64_t next = permits_.successor(number);
+    if (next == Permits::kNobody) return;
+    const bool stays = permits_.take_spare(number);
+    permits_.sleep(number, !stays);
+    stays_[number] = stays;
+    resume(next);
+    if (!stays) return;
+  }
+}
+
+// Somebody may want a permit now that a waiting member holds.
+void VirtualProcess::look_again() {
+  if (looks_again_) return;
+  looks_again_ = true;
+  time_.at(time_.now(), [this] {
+    looks_again_ = false;
+    for (int64_t m = 0; !met_ && m < work_.members; ++m)
+      if (stays_[m]) wait_in_meeting(m);
+  });
+}
+
+void VirtualProcess::update() {
+  steps_.back().summed = time_.now();
+  const int64_t staying = std::ranges::count(stays_, true);
+  updating_ = std::max<int64_t>(1, std::min(staying * work_.sharers, work_.update_tasks));
+  const double each = work_.update / static_cast<double>(updating_);
+  for (int64_t task = updating_; task > 0; --task)
+    run(each, CoreUse::memory, &ProcessTimes::update, [this] {
+      if (--updating_ == 0) finish();
+    });
+}
+
+void VirtualProcess::finish() {
+  steps_.back().end = time_.now();
+  if (static_cast<int64_t>(steps_.size()) == work_.steps) return;
+  steps_.push_back({.begin = time_.now()});
+  for (int64_t& pending : pending_) pending = work_.members;
+  met_ = false;
+  permits_.end_meeting();
+  std::vector<int64_t> computing;
+  for (int64_t m = 0; m < work_.members; ++m) {
+    ++members_[m].step;
+    if (stays_[m]) computing.push_back(m);
+    stays_[m] = false;
+  }
+  const std::vector<int64_t> chosen = permits_.take_free();
+  for (const int64_t member : computing) begin_step(member);
+  resume_all(chosen);
+}
+
+}  // namespace lockstep::parallel
