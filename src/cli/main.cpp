@@ -77,8 +77,10 @@ int parse_and_run(int argc, char** argv) {
   setup_report(app, chosen);
   setup_verify(app, chosen);
   setup_compare(app, chosen);
+  setup_forecast(app, chosen);
   setup_speedup(app, chosen);
   setup_sweep(app, chosen);
+  setup_trial(app, chosen);
   setup_info(app, chosen);
   setup_selftest(app, chosen);
   setup_completion(app, chosen);

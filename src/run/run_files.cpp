@@ -101,6 +101,7 @@ void write_summary(const std::filesystem::path& file, const Summary& summary) {
   json["fingerprint"] = Json::object();
   for (const auto& [name, value] : summary.fingerprint) json["fingerprint"][name] = value;
   for (const auto& event : summary.events) json["events"].push_back(event);
+  if (!summary.forecast.empty()) json["forecast"] = summary.forecast;
   for (const auto& row : summary.speedup) json["speedup"].push_back(speedup_to_json(row));
   write_json(file, json);
 }
@@ -116,7 +117,8 @@ Summary read_summary(const std::filesystem::path& file) {
                                     {"state", &Summary::state},
                                     {"recipe", &Summary::recipe},
                                     {"hash", &Summary::hash},
-                                    {"unit", &Summary::unit}})
+                                    {"unit", &Summary::unit},
+                                    {"forecast", &Summary::forecast}})
     if (auto value = object.string(key)) summary.*member = *std::move(value);
   for (const auto& [key, member] : {std::pair{"replicas", &Summary::replicas}, {"devices", &Summary::devices}})
     summary.*member = to_int(object, key, object.integer(key).value_or(0));

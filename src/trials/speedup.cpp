@@ -3,11 +3,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <utility>
 
 #include "lockstep/base/detail/median.h"
+#include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/numerics/device.h"
+#include "lockstep/parallel/forecast.h"
+#include "trials/forecast/rounds.h"
 #include "trials/given.h"
 #include "trials/step_times.h"
 
@@ -24,6 +30,8 @@ struct Measured {
   StepTimes apart = {};  // of as many trainings as devices; one device is that already
   run::Phases phases = {};
   int phase_rounds = 0;
+  // Of one device, for forecasts: alone, and as many as there are cores.
+  Rounds alone = {}, crowd = {};
 
   const StepTimes& times_apart() const { return apart.empty() ? together : apart; }
   double speedup_apart(const Measured& base) const {
@@ -55,6 +63,12 @@ void check(const SpeedupOptions& options, bool gpus) {
   require(options.rounds >= 1, "speedup", "--rounds is ", options.rounds, ", expected 1 or more");
 }
 
+// Whether there is something to forecast: threads of a CPU, beside one.
+bool forecasts(const SpeedupOptions& options, bool gpus) {
+  return !gpus && cpu_info().cores > 1 && *std::ranges::max_element(options.devices) > 1 && !comm::backends().empty() &&
+         options.config.steps > warm_up_steps + 2 && !options.config.split.starts_with("auto");
+}
+
 // One round of it.
 SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
   run::Config config = options.config;
@@ -72,6 +86,10 @@ SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
     one.phases += *result.phases;
     ++one.phase_rounds;
   }
+  if (one.devices == 1 && forecasts(options, gpus)) {
+    one.alone.add(result);
+    one.crowd.add(run_trial({.config = trial.config, .processes = cpu_info().cores, .apart = true}));
+  }
   return round;
 }
 
@@ -88,6 +106,34 @@ std::vector<run::SpeedupRow> rows_of(std::vector<Measured>& all, bool apart) {
                     .apart = apart ? std::optional(one.speedup_apart(*base)) : std::nullopt});
   }
   return rows;
+}
+
+std::vector<std::optional<double>> forecasts_of(const std::vector<Measured>& all, const SpeedupOptions& options) {
+  std::vector<std::optional<double>> out;
+  std::map<int64_t, Profile> profiles;  // by batch size
+  for (const Measured& one : all)
+    if (!one.alone.phases.empty()) {
+      run::Config config = options.config;
+      config.replicas = same_replicas(config, *std::ranges::max_element(options.devices), one.batch);
+      config.batch = one.batch;
+      config.devices = "cpu:1";
+      config.split = "data";
+      profiles.emplace(one.batch, make_profile(config, one.alone, one.crowd));
+    }
+  for (const Measured& one : all) {
+    const auto profile = profiles.find(one.batch);
+    const bool known = profile != profiles.end() && one.devices <= cpu_info().cores;
+    if (known)
+      out.emplace_back(parallel::forecast_step(profile->second.cost,
+                                               {.blocks = Placement({profile->second.replicas}),
+                                                .devices = one.devices,
+                                                .split = parallel::parse_split(options.config.split)},
+                                               profile->second.slowdown)
+                           .seconds);
+    else
+      out.emplace_back();
+  }
+  return out;
 }
 
 }  // namespace
@@ -117,7 +163,8 @@ SpeedupResult speedup(const SpeedupOptions& given, const std::function<void(cons
       found.round = round;
       if (on_round) on_round(found);
     }
-  return {rows_of(all, options.apart), static_cast<int64_t>(all[0].together.steps())};
+  std::vector<run::SpeedupRow> rows = rows_of(all, options.apart);
+  return {std::move(rows), forecasts_of(all, options), static_cast<int64_t>(all[0].together.steps())};
 }
 
 }  // namespace lockstep::trials

@@ -2,56 +2,26 @@
 #include "lockstep/trials/trial.h"
 
 #include <ATen/ops/from_blob.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <utility>
 
-#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/launch/launcher.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/weights.h"
+#include "trials/child.h"
+#include "trials/forecast/measurements.h"
 #include "trials/traced.h"
 
 namespace lockstep::trials {
 namespace {
 
 using run::Json;
-
-// Names the folder of the trial that a process is started for.
-constexpr const char* kFolderVariable = "LOCKSTEP_TRIAL";
-constexpr const char* kTrialFile = "trial.json";
-constexpr const char* kResultFile = "result.json";
-constexpr const char* kTraceFile = "trace.json";
-
-// A folder for the files that a trial and its processes pass each other.
-class Folder {
- public:
-  Folder() {
-    std::string path = (std::filesystem::temp_directory_path() / "lockstep_trial_XXXXXX").string();
-    require(mkdtemp(path.data()) != nullptr, "trial", "no folder can be made in ",
-            std::filesystem::temp_directory_path().string());
-    path_ = path;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 class Recording {
  public:
@@ -119,18 +89,14 @@ class Recording {
 };
 
 Json request_of(const Trial& trial) {
-  return {{"config", run::to_toml(trial.config)},
-          {"apart", trial.apart},
-          {"hashes", trial.hashes},
-          {"evaluated", trial.evaluated},
-          {"traced", trial.traced}};
+  return {{"what", "train"},        {"config", run::to_toml(trial.config)}, {"apart", trial.apart},
+          {"hashes", trial.hashes}, {"evaluated", trial.evaluated},         {"traced", trial.traced}};
 }
 
-Trial read_trial(const std::filesystem::path& file) {
-  const Json json = run::parse_json("serve", read_file(file), file.string());
+Trial read_trial(const Json& json) {
   Trial trial{
       .apart = json["apart"], .hashes = json["hashes"], .evaluated = json["evaluated"], .traced = json["traced"]};
-  run::read_toml(trial.config, json["config"], file.string());
+  run::read_toml(trial.config, json["config"], "the trial's configuration");
   return trial;
 }
 
@@ -144,7 +110,7 @@ std::vector<int64_t> most_used(const train::Trainer& trainer, const comm::Group&
   return used;
 }
 
-void train_for(Trial trial, const std::filesystem::path& result, const MakeTask& make_task) {
+void train_for(Trial trial, const std::filesystem::path& folder, const MakeTask& make_task) {
   run::Config& config = trial.config;
   const comm::Group all = comm::connect();
   if (trial.apart && config.devices == "cuda") config.devices = comm::usual_devices(all);
@@ -161,7 +127,7 @@ void train_for(Trial trial, const std::filesystem::path& result, const MakeTask&
     Json out = recording.json(trainer, outcome);
     out["bytes_sent"] = used[0];
     out["peak_mib"] = static_cast<double>(used[1]) / 1024;
-    write_file(result, run::dump_json(out, -1));
+    write_answer(folder, out);
   }
   all.finish();
 }
@@ -199,34 +165,26 @@ TrialResult parse(const Json& json) {
 }  // namespace
 
 bool serve(const MakeTask& make_task) {
-  const char* folder = std::getenv(kFolderVariable);
-  if (folder == nullptr) return false;
-  const std::filesystem::path path = folder;
-  train_for(read_trial(path / kTrialFile), path / kResultFile, make_task);
+  const std::filesystem::path folder = folder_of_request();
+  if (folder.empty()) return false;
+  const Json request = read_request(folder);
+  if (request["what"] == "train")
+    train_for(read_trial(request), folder, make_task);
+  else
+    answer_measurement(request, folder, make_task);
   return true;
 }
 
 TrialResult run_trial(const Trial& trial) {
-  require(std::getenv(kFolderVariable) == nullptr, "run_trial",
-          "this process was started for a trial itself, expected trials::serve() at the start of main()");
-  const Folder folder;
   Trial quiet = trial;
   quiet.config.quiet = true;
   quiet.config.out.clear();
-  write_file(folder.path() / kTrialFile, run::dump_json(request_of(quiet)));
-  std::map<std::string, std::string> environment{{kFolderVariable, folder.path().string()}};
-  if (trial.traced) environment["LOCKSTEP_TRACE"] = (folder.path() / kTraceFile).string();
-  const int code = launch::run({.program = {"/proc/self/exe"},
-                                .processes = trial.processes,
-                                .no_prefix = true,
-                                .environment = std::move(environment),
-                                .ends_on_signal = true});
-  if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
-  const auto result = folder.path() / kResultFile;
-  require(std::filesystem::exists(result), "run_trial",
-          "the training's process left no result, expected trials::serve() at the start of main()");
-  TrialResult out = parse(run::parse_json("run_trial", read_file(result), result.string()));
-  if (trial.traced) out.traced = read_traces(folder.path());
+  std::vector<TracedStep> traced;
+  TrialResult out = parse(run_child(
+      {.request = request_of(quiet), .processes = trial.processes, .traced = trial.traced}, [&](const auto& folder) {
+        if (trial.traced) traced = read_traces(folder);
+      }));
+  out.traced = std::move(traced);
   return out;
 }
 

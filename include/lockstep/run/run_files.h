@@ -81,6 +81,7 @@ struct Summary {
   std::string unit = "examples";         // what is counted a second: of scenes whose points have classes "voxels"
   std::vector<SpeedupRow> speedup = {};  // where it was measured
   std::vector<std::string> events = {};  // what befell it: processes that were lost, and those that came
+  std::string forecast = {};             // of a step's time, beside what it was, in words
 
   bool operator==(const Summary&) const = default;
 };

@@ -55,6 +55,12 @@ void setup_speedup(CLI::App& app, Command& chosen);
 /// 0 where all have the same bits, else with 1.
 void setup_compare(CLI::App& app, Command& chosen);
 
+/// `lockstep forecast MODEL --devices 1,2,4`: what a step will take on other devices, from a profile of one.
+void setup_forecast(CLI::App& app, Command& chosen);
+
+/// `lockstep trial --paced PROFILE`, in every process of a run: sleeps instead of computing, and really communicates.
+void setup_trial(CLI::App& app, Command& chosen);
+
 /// `lockstep sweep MODEL --lr 0.05,0.1,0.2 --devices 1,2`: which learning rate suits which number of devices.
 void setup_sweep(CLI::App& app, Command& chosen);
 

@@ -20,11 +20,13 @@
 #include "lockstep/comm/membership.h"
 #include "lockstep/data/registry.h"
 #include "lockstep/models/registry.h"
+#include "lockstep/numerics/device.h"
 #include "lockstep/report/format.h"
 #include "lockstep/run/run_files.h"
 #include "lockstep/train/job.h"
 #include "lockstep/train/survive.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/trials/forecast.h"
 
 namespace lockstep::cli {
 namespace {
@@ -33,7 +35,48 @@ struct TrainOptions {
   ConfigOptions config;
   bool resumes = false;  // --resume, with a path or without: then it is the folder of --out
   bool overwrite = false;
+  std::string profile;  // a file of `lockstep forecast --save`
 };
+
+// What a step was forecast to take, and what it takes.
+class StepWatch {
+ public:
+  explicit StepWatch(const std::string& file) {
+    if (!file.empty()) profile_ = trials::read_profile(file);
+  }
+
+  void begin(train::Trainer& trainer, const comm::Group& group) {
+    if (!profile_) return;
+    const auto threads = static_cast<int64_t>(parse_devices(trainer.config().devices).size());
+    forecast_ = trials::forecast_of(trainer.config(), group.size(), threads, *profile_);
+    if (group.rank() != 0) return;
+    // A step knows the times of the one before. The first ones warm up.
+    trainer.on_step([this](const train::StepReport& step, const models::Classifier&) {
+      if (++seen_ > trials::warm_up_steps + 1) seconds_ += step.phases.sum();
+    });
+  }
+
+  /// Empty where nothing was forecast, or too few steps were made.
+  std::string verdict() const {
+    const int64_t steps = seen_ - trials::warm_up_steps - 1;
+    if (!forecast_ || steps < 1) return "";
+    return trials::verdict(forecast_->step.seconds, forecast_->low, forecast_->high,
+                           seconds_ / static_cast<double>(steps));
+  }
+
+ private:
+  std::optional<trials::Profile> profile_;
+  std::optional<trials::ForecastRow> forecast_;
+  int64_t seen_ = 0;
+  double seconds_ = 0;
+};
+
+void note_forecast(const std::string& folder, const std::string& verdict) {
+  const auto file = run::Folder{folder}.summary();
+  run::Summary summary = run::read_summary(file);
+  summary.forecast = verdict;
+  run::write_summary(file, summary);
+}
 
 // The first asks training to stop after its step, the second ends the process.
 void stop_on(int signal) {
@@ -143,7 +186,7 @@ void greet(const train::Trainer& trainer, const std::optional<run::Checkpoint>& 
   std::fflush(stdout);
 }
 
-void part(const train::Outcome& outcome, const run::Config& config) {
+void part(const train::Outcome& outcome, const run::Config& config, const std::string& forecast) {
   std::string line = text(outcome.cursor.step, " steps in ", report::duration(outcome.seconds));
   if (outcome.last.examples > 0) line += text(", train loss ", report::fixed(outcome.last.train_loss, 4));
   if (outcome.last.test)
@@ -152,6 +195,10 @@ void part(const train::Outcome& outcome, const run::Config& config) {
   if (outcome.last.test && outcome.last.test->mean_iou)
     line += ", test mIoU " + report::fixed(*outcome.last.test->mean_iou, 4);
   std::printf("%s\n", line.c_str());
+  if (!forecast.empty()) {
+    std::printf("a step: %s\n", forecast.c_str());
+    note_forecast(config.out, forecast);
+  }
   if (!outcome.is_whole())
     std::printf("stopped; go on with: lockstep train --resume %s\n", config.out.c_str());
   else
@@ -169,7 +216,7 @@ bool is_restarted() {
 class TrainerMaker {
  public:
   TrainerMaker(const TrainOptions& options, run::Config config, std::vector<std::string> given)
-      : options_(options), config_(std::move(config)), given_(std::move(given)) {}
+      : options_(options), config_(std::move(config)), given_(std::move(given)), watch_(options.profile) {}
 
   /// Reads the data before the others wait for this process, as far as its own options say which.
   void prepare() {
@@ -196,17 +243,20 @@ class TrainerMaker {
     auto trainer = std::make_unique<train::Trainer>(config, *task_, group, start);
     if (replaces) trainer->overwrite();
     if (leads_ && !copy) greet(*trainer, start);
+    if (!copy) watch_.begin(*trainer, group);
     config_of_run_ = trainer->config();
     return trainer;
   }
 
   bool leads() const { return leads_; }
+  std::string verdict() const { return watch_.verdict(); }
   const run::Config& config_of_run() const { return config_of_run_; }
 
  private:
   const TrainOptions& options_;
   const run::Config config_;
   const std::vector<std::string> given_;
+  StepWatch watch_;
   std::optional<train::Task> task_;
   bool leads_ = false;  // until there is a trainer
   run::Config config_of_run_;
@@ -246,7 +296,7 @@ int train_model(TrainOptions options) {
   TrainerMaker maker(options, config, given);
   try {
     const train::Outcome outcome = train_all(maker);
-    if (maker.leads()) part(outcome, maker.config_of_run());
+    if (maker.leads()) part(outcome, maker.config_of_run(), maker.verdict());
     if (outcome.too_few) return comm::members::too_few_exit_code;
     return outcome.signal == 0 ? 0 : 128 + outcome.signal;
   } catch (const train::TrainingError&) {  // all processes know of it, and one of them says it
@@ -273,6 +323,10 @@ void setup_train(CLI::App& app, Command& chosen) {
                    "Go on with a run: its folder or a checkpoint; default: the folder of --out")
       ->expected(0, 1)
       ->group("What it writes");
+  command
+      ->add_option("--forecast", options->profile,
+                   "A file of lockstep forecast --save: say at the end what a step was forecast to take, and took")
+      ->group("Where it runs");
   command->add_flag("--overwrite", options->overwrite, "Replace the run that --out holds")->group("What it writes");
   command->callback([options, command, &chosen] {
     options->resumes = command->get_option("--resume")->count() > 0;

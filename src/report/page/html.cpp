@@ -59,7 +59,8 @@ std::string subtitle(const run::RunData& run) {
   const run::Summary& s = *run.summary;
   const std::string line = joined({s.model, s.dataset, s.placement, s.replicas > 0 ? text(s.replicas, " replicas") : "",
                                    s.batch > 0 ? text("batch ", s.batch) : ""});
-  return line.empty() ? "" : "<p class=\"muted\">" + line + "</p>\n";
+  return (line.empty() ? "" : "<p class=\"muted\">" + line + "</p>\n") +
+         (s.forecast.empty() ? "" : "<p class=\"muted\">A step: " + escape(s.forecast) + "</p>\n");
 }
 
 // The key of all charts. The script turns it into buttons that hide a run.

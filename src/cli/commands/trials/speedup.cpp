@@ -36,13 +36,20 @@ report::Cell cores_of(int64_t devices, bool gpus) {
   return devices <= cpu_info().cores ? "own" : "shared";
 }
 
-report::Table table_of(const std::vector<run::SpeedupRow>& rows, bool gpus) {
+// A row and what a forecast said of it.
+struct SpeedupLine {
+  run::SpeedupRow row;
+  std::optional<double> forecast;
+};
+
+report::Table table_of(const std::vector<SpeedupLine>& lines, bool gpus) {
   const auto milliseconds = [](double seconds) { return report::fixed(1e3 * seconds, 2); };
   const auto percent = [](double part) { return report::fixed(100 * part, 1); };
   std::vector<report::Column> columns{{"devices"},
                                       {"batch"},
                                       {"batch per device", "", [](double value) { return report::compact(value, 4); }},
                                       {"time per iteration", "ms", milliseconds},
+                                      {"forecast", "ms", milliseconds},
                                       {"speedup", "", shown_speedup},
                                       {"ideal", "", [](double value) { return report::compact(value, 3); }},
                                       {"waiting for data", "%", percent},
@@ -50,19 +57,23 @@ report::Table table_of(const std::vector<run::SpeedupRow>& rows, bool gpus) {
                                       {"imbalance", "%", percent},
                                       {"update", "%", percent},
                                       {"cores"}};
-  if (rows[0].apart) columns.push_back({"apart", "", shown_speedup});
+  if (lines[0].row.apart) columns.push_back({"apart", "", shown_speedup});
   report::Table table(std::move(columns));
-  for (const auto& row : rows) {
-    const auto base = std::ranges::find(rows, row.batch, &run::SpeedupRow::batch);
-    std::vector<report::Cell> cells{
-        int64_t{row.devices}, row.batch,   static_cast<double>(row.batch) / static_cast<double>(row.devices),
-        row.seconds_per_step, row.speedup, static_cast<double>(row.devices) / static_cast<double>(base->devices)};
+  for (const auto& [row, forecast] : lines) {
+    const auto base = std::ranges::find(lines, row.batch, [](const SpeedupLine& line) { return line.row.batch; });
+    std::vector<report::Cell> cells{int64_t{row.devices},
+                                    row.batch,
+                                    static_cast<double>(row.batch) / static_cast<double>(row.devices),
+                                    row.seconds_per_step,
+                                    forecast ? report::Cell(*forecast) : report::Cell(),
+                                    row.speedup,
+                                    static_cast<double>(row.devices) / static_cast<double>(base->row.devices)};
     if (row.phases) {
       const double whole = row.phases->sum();
       for (const double part : {row.phases->data, row.phases->communication, row.phases->wait, row.phases->update})
         cells.emplace_back(part / whole);
     } else {
-      cells.resize(10);
+      cells.resize(11);
     }
     cells.emplace_back(cores_of(row.devices, gpus));
     if (row.apart) cells.emplace_back(*row.apart);
@@ -84,10 +95,12 @@ report::Table means_of(const std::vector<run::SpeedupRow>& rows, const trials::S
   return table;
 }
 
-void print(const std::vector<run::SpeedupRow>& rows, const trials::SpeedupOptions& options, bool gpus) {
+void print(const std::vector<SpeedupLine>& lines, const std::vector<run::SpeedupRow>& rows,
+           const trials::SpeedupOptions& options, bool gpus) {
   for (const int64_t batch : options.batches) {
-    std::vector<run::SpeedupRow> of_batch;
-    std::ranges::copy_if(rows, std::back_inserter(of_batch), [&](const auto& row) { return row.batch == batch; });
+    std::vector<SpeedupLine> of_batch;
+    std::ranges::copy_if(lines, std::back_inserter(of_batch),
+                         [&](const auto& line) { return line.row.batch == batch; });
     std::printf("\n%s", table_of(of_batch, gpus).to_text().c_str());
   }
   if (options.batches.size() > 1)
@@ -110,15 +123,17 @@ int speedup(const SpeedupCommand& command) {
   options.config = command.config.resolve(options.given);
   options = trials::with_defaults(std::move(options));
   command.files.check();
-  const auto [rows, steps] = trials::speedup(options, [&](const trials::SpeedupRound& round) {
+  const auto result = trials::speedup(options, [&](const trials::SpeedupRound& round) {
     if (!options.config.quiet) print_progress(round, options.rounds);
   });
   std::printf("%s on %s, mean of %ld steps; times and speedups are medians of %d interleaved %s\n",
-              options.config.model.c_str(), options.config.data.c_str(), static_cast<long>(steps), options.rounds,
-              options.rounds == 1 ? "round" : "rounds");
+              options.config.model.c_str(), options.config.data.c_str(), static_cast<long>(result.steps),
+              options.rounds, options.rounds == 1 ? "round" : "rounds");
   const bool gpus = !cuda_devices().empty();
-  print(rows, options, gpus);
-  command.files.write(table_of(rows, gpus), report::speedup_figure(rows));
+  std::vector<SpeedupLine> lines;
+  for (size_t row = 0; row < result.rows.size(); ++row) lines.push_back({result.rows[row], result.forecasts[row]});
+  print(lines, result.rows, options, gpus);
+  command.files.write(table_of(lines, gpus), report::speedup_figure(result.rows));
   return 0;
 }
 

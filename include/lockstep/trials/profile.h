@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "lockstep/parallel/forecast.h"
+#include "lockstep/run/config.h"
+#include "lockstep/run/metrics.h"
+#include "lockstep/trials/trial.h"
+
+namespace lockstep::trials {
+
+/// What was measured of a training on one device: all that a forecast of other placements needs.
+struct Profile {
+  std::string processor{};
+  int64_t cores = 1;  ///< of the machine that it was measured on
+  std::string model{};
+  std::string data{};
+  int64_t batch = 0;
+  int64_t replicas = 1;
+  parallel::StepCost cost{};                     ///< of a replica; as long in all as the step that was measured
+  parallel::Slowdown slowdown{};                 ///< of threads that compute at once, up to one a core
+  std::optional<parallel::LinkCost> loopback{};  ///< between two processes of that machine
+  double seconds = 0;                            ///< a step on one device
+  double spread = 0;  ///< of it from one round to the next: a standard deviation, as a part of it
+  double jitter = 0;  ///< of a step from one to the next, in the same way: processes wait for the slowest
+  int rounds = 1;
+  double peak_mib = 0;
+  int64_t examples = 0;  ///< of the training set
+  int64_t buffers_bytes = 0;
+  bool has_stages = true;  ///< false: the network can't be cut
+  bool clouds = false;
+  double fixed_part = 0;  ///< of a pass: what does not grow with its share, of clouds
+};
+
+struct ProfileOptions {
+  run::Config config{};  ///< its batch and replicas are what is measured
+  int64_t steps = 12;    ///< of each round
+  int rounds = 3;
+  bool slows = true;  ///< also as many trainings at once as there are cores: how much they slow each other
+  bool link = false;  ///< also the link between two processes of this host
+};
+
+/// Measures in rounds that take turns. Each runs in processes of its own; see trial.h for what main() must do.
+/// `on_round` is told what was found. Throws Error and TrialFailed.
+Profile measure_profile(const ProfileOptions& options, const std::function<void(const std::string&)>& on_round = {});
+
+/// What rounds of one device, and of `cores` devices apart (none where it is empty), say about a replica's costs: the
+/// step in `profile.cost` becomes as long as what was measured. `states`: tensors that the rule keeps for each weight.
+void calibrate(Profile& profile, const run::Phases& one, const std::optional<run::Phases>& apart, int64_t states);
+
+/// A profile in a file, for other forecasts. Throws Error where it can't be read or written.
+void write_profile(const Profile& profile, const std::filesystem::path& file);
+Profile read_profile(const std::filesystem::path& file);
+
+}  // namespace lockstep::trials

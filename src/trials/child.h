@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of this very program that are started to measure something.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "lockstep/run/detail/json.h"
+
+namespace lockstep::trials {
+
+/// What processes are asked for, and what rank 0 of them answers.
+struct ChildRequest {
+  run::Json request;
+  int processes = 1;
+  bool traced = false;  ///< with a timeline of every device
+};
+
+/// Starts them and waits for their end. `on_end` sees the folder of their files before it goes. Throws TrialFailed, and
+/// Error where this process was started for a trial itself.
+run::Json run_child(const ChildRequest& child, const std::function<void(const std::filesystem::path&)>& on_end = {});
+
+/// The folder of the request that this process was started for; empty: it was started by somebody else.
+std::filesystem::path folder_of_request();
+run::Json read_request(const std::filesystem::path& folder);
+void write_answer(const std::filesystem::path& folder, const run::Json& answer);
+
+}  // namespace lockstep::trials

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/trials/profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "lockstep/base/detail/processor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/report/format.h"
+#include "trials/forecast/measurements.h"
+#include "trials/forecast/rounds.h"
+
+namespace lockstep::trials {
+namespace {
+
+// A part of a step that is shorter than this says nothing about how much it is slowed.
+constexpr double kLeastPart = 0.02;
+
+void scale(double& all, std::vector<parallel::StageCost>& stages, double parallel::StageCost::*part,
+           double parallel::StageCost::*sliced, double wanted) {
+  all = 0;
+  for (const auto& stage : stages) all += stage.*part;
+  const double factor = all > 0 ? wanted / all : 0;
+  for (auto& stage : stages) {
+    stage.*part *= factor;
+    stage.*sliced *= factor;
+  }
+  all = factor;
+}
+
+// From 1 on one thread, evenly, to what was measured with a thread a core.
+std::vector<double> even_rise(double most, int64_t cores) {
+  std::vector<double> out{1};
+  for (int64_t n = 2; n <= cores; ++n)
+    out.push_back(1 + (most - 1) * static_cast<double>(n - 1) / static_cast<double>(cores - 1));
+  return out;
+}
+
+/// Least squares of steps' times over what their shares cost: the part of the mean time that does not grow with them.
+double fixed_part_of(const std::vector<double>& seconds, const std::vector<double>& costs) {
+  const auto count = static_cast<double>(seconds.size());
+  const double x = std::reduce(costs.begin(), costs.end()) / count;
+  const double y = std::reduce(seconds.begin(), seconds.end()) / count;
+  double xx = 0, xy = 0;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    xx += (costs[i] - x) * (costs[i] - x);
+    xy += (costs[i] - x) * (seconds[i] - y);
+  }
+  if (xx <= 0) return 0;
+  return std::clamp(1 - xy / xx * x / y, 0.0, 0.5);
+}
+
+void settle_clouds(Profile& profile, const run::Config& config, const std::vector<double>& step_seconds) {
+  profile.clouds = data::names_clouds(config.data);
+  if (!profile.clouds) return;
+  const auto shares =
+      find_shares(config, {{profile.batch, profile.replicas}}, static_cast<int64_t>(step_seconds.size()));
+  std::vector<double> costs, seconds;
+  for (size_t step = warm_up_steps; step < std::min(step_seconds.size(), shares[0].size()); ++step) {
+    costs.push_back(std::reduce(shares[0][step].begin(), shares[0][step].end(), 0.0));
+    seconds.push_back(step_seconds[step]);
+  }
+  if (seconds.size() > 2) profile.fixed_part = fixed_part_of(seconds, costs);
+}
+
+}  // namespace
+
+double deviation(std::span<const double> values) {
+  if (values.size() < 2) return 0;
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::reduce(values.begin(), values.end()) / count;
+  double squares = 0;
+  for (const double one : values) squares += (one - mean) * (one - mean);
+  return std::sqrt(squares / (count - 1)) / mean;
+}
+
+void calibrate(Profile& profile, const run::Phases& one, const std::optional<run::Phases>& apart, int64_t states) {
+  parallel::StepCost& cost = profile.cost;
+  const auto replicas = static_cast<double>(profile.replicas);
+  double factor = 1;
+  scale(factor, cost.stages, &parallel::StageCost::forward, &parallel::StageCost::sliced_forward,
+        one.forward / replicas);
+  scale(factor, cost.stages, &parallel::StageCost::backward, &parallel::StageCost::sliced_backward,
+        one.backward / replicas);
+  for (auto& gradient : cost.gradients) gradient.at *= factor;
+  cost.data = one.data / replicas;
+  cost.turn = (one.wait + one.communication) / replicas;
+  // Rows of memory that a step reads or writes: each replica's gradients; weights twice, and the rule's state twice.
+  const auto rule_rows = static_cast<double>(2 + 2 * states);
+  const double sum_rows = profile.replicas > 1 ? replicas : 0;
+  cost.sum_row = one.update / (rule_rows + std::max(1.0, sum_rows));
+  cost.update = one.update - cost.sum_row * sum_rows;
+  if (!apart || profile.cores < 2) return;
+  const double most = static_cast<double>(2 * profile.cores);
+  const double passes = std::clamp((apart->forward + apart->backward) / (one.forward + one.backward), 0.9, most);
+  const double memory =
+      one.update > kLeastPart * one.sum() ? std::clamp(apart->update / one.update, 0.9, most) : passes;
+  profile.slowdown = {even_rise(passes, profile.cores), even_rise(memory, profile.cores)};
+}
+
+Profile make_profile(const run::Config& config, const Rounds& one, const Rounds& apart) {
+  const auto passes = measure_passes(config);
+  Profile profile{.processor = cpu_info().model,
+                  .cores = cpu_info().cores,
+                  .model = config.model,
+                  .data = config.data,
+                  .batch = config.batch,
+                  .replicas = config.replicas,
+                  .cost = passes.cost,
+                  .seconds = one.times.mean(),
+                  .spread = deviation(one.seconds),
+                  .jitter = data::names_clouds(config.data) ? 0 : median(one.jitters),
+                  .rounds = static_cast<int>(one.seconds.size()),
+                  .peak_mib = median(one.peaks),
+                  .examples = passes.examples,
+                  .buffers_bytes = passes.buffers_bytes,
+                  .has_stages = passes.has_stages};
+  settle_clouds(profile, config, one.last_steps);
+  calibrate(profile, one.middle(), apart.phases.empty() ? std::nullopt : std::optional(apart.middle()), passes.states);
+  return profile;
+}
+
+Profile measure_profile(const ProfileOptions& options, const std::function<void(const std::string&)>& on_round) {
+  require(options.rounds >= 1, "forecast", "--rounds is ", options.rounds, ", expected 1 or more");
+  require(options.steps > warm_up_steps + 2, "forecast", "--profile-steps is ", options.steps, ", expected ",
+          warm_up_steps + 3, " or more, of which ", warm_up_steps, " only warm up");
+  run::Config config = options.config;
+  config.devices = "cpu:1";
+  config.split = "data";
+  config.blocks.clear();
+  config.epochs = 0;
+  config.steps = options.steps;
+  const auto say = [&](const std::string& line) {
+    if (on_round) on_round(line);
+  };
+  const int64_t cores = cpu_info().cores;
+  Rounds one, apart;
+  for (int round = 1; round <= options.rounds; ++round) {
+    std::string found =
+        text("round ", round, " of ", options.rounds, ": ",
+             report::fixed(1e3 * one.add(run_trial({.config = config})), 1), " ms a step on one device");
+    if (options.slows && cores > 1) {
+      const Trial trial{.config = config, .processes = static_cast<int>(cores), .apart = true};
+      found += text(", ", report::fixed(1e3 * apart.add(run_trial(trial)), 1), " ms with ", cores, " at once");
+    }
+    say(found);
+  }
+  Profile profile = make_profile(config, one, apart);
+  if (options.link) {
+    profile.loopback = measure_link();
+    say(text("between processes here: ", report::fixed(8e-9 * profile.loopback->bytes_per_second, 1), " Gbit/s, ",
+             report::duration(profile.loopback->latency + profile.loopback->message)));
+  }
+  return profile;
+}
+
+}  // namespace lockstep::trials

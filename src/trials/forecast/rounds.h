@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <numbers>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/run/metrics.h"
+#include "lockstep/trials/profile.h"
+#include "trials/step_times.h"
+
+namespace lockstep::trials {
+
+/// A standard deviation, as a part of the mean.
+double deviation(std::span<const double> values);
+
+/// Of a trial's steps without the first ones. A trial averages two neighbours, which makes it smaller by a root of two.
+inline double jitter_of(std::span<const double> steps) {
+  return steps.size() > warm_up_steps ? std::numbers::sqrt2 * deviation(steps.subspan(warm_up_steps)) : 0;
+}
+
+/// What rounds of one way to run have measured.
+struct Rounds {
+  StepTimes times{};
+  std::vector<run::Phases> phases{};  // of those that know them
+  std::vector<double> seconds{}, peaks{};
+  std::vector<double> last_steps{};  // of the last round
+  std::vector<double> jitters{};
+
+  /// The round's seconds a step.
+  double add(const TrialResult& result) {
+    seconds.push_back(times.add_round(result));
+    peaks.push_back(result.peak_mib);
+    last_steps = result.step_seconds;
+    jitters.push_back(jitter_of(last_steps));
+    if (result.phases) phases.push_back(*result.phases);
+    return seconds.back();
+  }
+
+  /// The middle of each phase, as long in all as a step was.
+  run::Phases middle() const {
+    run::Phases out;
+    for (const auto& [name, member] : run::phase_members) {
+      std::vector<double> all;
+      for (const run::Phases& one : phases) all.push_back(one.*member);
+      out.*member = all.empty() ? 0 : median(std::move(all));
+    }
+    require(out.sum() > 0, "forecast", "the steps were too few to tell where their time went, expected ",
+            warm_up_steps + 3, " or more: --profile-steps");
+    out /= out.sum() / times.mean();
+    return out;
+  }
+};
+
+/// A profile of what was measured: `one` device with this configuration's batch and replicas, and as many trainings
+/// `apart` at once as there are cores, where there were any. Measures passes, in a process of their own.
+Profile make_profile(const run::Config& config, const Rounds& one, const Rounds& apart);
+
+}  // namespace lockstep::trials
