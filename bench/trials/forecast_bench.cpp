@@ -31,14 +31,14 @@ struct Training {
 
 std::vector<Training> trainings() {
   return {{"lenet", "synthetic:1x28x28:10:4096", 64},
-                                       {"lenet", "synthetic:1x28x28:10:4096", 256},
-                                       {"lenet", "synthetic:1x28x28:10:4096", 1024},
-                                       {"resnet18", "synthetic:3x32x32:10:1024", 32, {"width=0.25"}},
-                                       {"resnet18", "synthetic:3x32x32:10:1024", 128, {"width=0.25"}},
-                                       {"vgg", "synthetic:3x32x32:10:1024", 32, {"width=0.25"}},
-                                       {"vgg", "synthetic:3x32x32:10:1024", 128, {"width=0.25"}},
-                                       {"minkunet14a", "rooms:64", 8},
-                                       {"minkunet14a", "rooms:64", 16}};
+          {"lenet", "synthetic:1x28x28:10:4096", 256},
+          {"lenet", "synthetic:1x28x28:10:4096", 1024},
+          {"resnet18", "synthetic:3x32x32:10:1024", 32, {"width=0.25"}},
+          {"resnet18", "synthetic:3x32x32:10:1024", 128, {"width=0.25"}},
+          {"vgg", "synthetic:3x32x32:10:1024", 32, {"width=0.25"}},
+          {"vgg", "synthetic:3x32x32:10:1024", 128, {"width=0.25"}},
+          {"minkunet14a", "rooms:64", 8},
+          {"minkunet14a", "rooms:64", 16}};
 }
 
 struct Way {

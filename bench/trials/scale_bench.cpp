@@ -72,23 +72,23 @@ struct Algorithm {
 
 constexpr std::array<Algorithm, 5> kAlgorithms{
     {{"slices",
-     [](int64_t ranks, double bytes, const LinkCost& link) {
-       return parallel::all_reduce_seconds(Placement::even(ranks, ranks), static_cast<int64_t>(bytes) / 4, 4,
-                                           Order::canonical, link, false);
-     }},
-    {"canonical",
-     [](int64_t ranks, double bytes, const LinkCost& link) {
-       return parallel::all_reduce_seconds(Placement::even(ranks, ranks), static_cast<int64_t>(bytes) / 4, 4,
-                                           Order::canonical, link);
-     }},
-    {"ring",
-     [](int64_t ranks, double bytes, const LinkCost& link) {
-       return parallel::all_reduce_seconds(Placement::even(ranks, ranks), static_cast<int64_t>(bytes) / 4, 4,
-                                           Order::ring, link);
-     }},
-    {"tree", by_tree},
-    {"slices in groups of 32",
-     [](int64_t ranks, double bytes, const LinkCost& link) { return by_groups(ranks, 32, bytes, link); }}}};
+      [](int64_t ranks, double bytes, const LinkCost& link) {
+        return parallel::all_reduce_seconds(Placement::even(ranks, ranks), static_cast<int64_t>(bytes) / 4, 4,
+                                            Order::canonical, link, false);
+      }},
+     {"canonical",
+      [](int64_t ranks, double bytes, const LinkCost& link) {
+        return parallel::all_reduce_seconds(Placement::even(ranks, ranks), static_cast<int64_t>(bytes) / 4, 4,
+                                            Order::canonical, link);
+      }},
+     {"ring",
+      [](int64_t ranks, double bytes, const LinkCost& link) {
+        return parallel::all_reduce_seconds(Placement::even(ranks, ranks), static_cast<int64_t>(bytes) / 4, 4,
+                                            Order::ring, link);
+      }},
+     {"tree", by_tree},
+     {"slices in groups of 32",
+      [](int64_t ranks, double bytes, const LinkCost& link) { return by_groups(ranks, 32, bytes, link); }}}};
 
 /// All gradients in buckets of 4 MiB, one behind another.
 double of_all_buckets(const Algorithm& algorithm, int64_t ranks, const LinkCost& link) {

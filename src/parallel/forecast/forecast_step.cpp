@@ -158,7 +158,7 @@ class Simulation {
         .marks = {},
         .post = {},
         .data = cost_.data,
-                     .turn = cost_.turn,
+        .turn = cost_.turn,
         .update = cost_.update + (adds ? cost_.sum_row * rows : 0),
         .update_tasks = std::max<int64_t>(1, std::reduce(buckets_.pieces.begin(), buckets_.pieces.end(), int64_t{0})),
         .permits = parts_.devices,
@@ -202,9 +202,8 @@ class Simulation {
     const auto permits = static_cast<double>(std::reduce(parts_.devices.begin(), parts_.devices.end()));
     const double seconds = times.end - times.begin, communication = times.summed - times.last_pass;
     const double update = times.post + times.update / static_cast<double>(placement_.split.sharers);
-    const double idle =
-        permits * (times.last_pass - times.begin) - times.forward - times.backward - times.data - times.turn -
-                        times.post;
+    const double idle = permits * (times.last_pass - times.begin) - times.forward - times.backward - times.data -
+                        times.turn - times.post;
     const double bubble = parts_.first.size() > 1 ? std::max(0.0, idle) / permits : 0;
     const double busy = (times.forward + times.backward + update + times.data) / permits;
     out.seconds += weight * seconds;

@@ -50,9 +50,8 @@ void VirtualProcess::begin_step(int64_t number) {
   Member& member = members_[number];
   member.position = 0;
   member.began = time_.now();
-  run(work_.data, CoreUse::pass, &ProcessTimes::data, [this, number] {
-    run(work_.turn, CoreUse::pass, &ProcessTimes::turn, [this, number] { advance(number); });
-  });
+  run(work_.data, CoreUse::pass, &ProcessTimes::data,
+      [this, number] { run(work_.turn, CoreUse::pass, &ProcessTimes::turn, [this, number] { advance(number); }); });
 }
 
 // To the position that it is at: over a border, if there is one in front of it.

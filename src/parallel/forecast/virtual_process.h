@@ -20,11 +20,11 @@ struct ProcessWork {
   /// [part] buckets that are one gradient nearer to complete when so much of the part's backward pass is done, in the
   /// order of their times. None where there are no other processes.
   std::vector<std::vector<std::pair<double, int64_t>>> marks;
-  std::vector<double> post;  ///< [bucket] adding up this process's gradients before they leave
-  double data = 0;           ///< a replica's wait for its share
-  double turn = 0;           ///< a replica takes its turn
-  double update = 0;         ///< all that is left when passes have ended, by one thread
-  int64_t update_tasks = 1;  ///< that it is divided into at most
+  std::vector<double> post;         ///< [bucket] adding up this process's gradients before they leave
+  double data = 0;                  ///< a replica's wait for its share
+  double turn = 0;                  ///< a replica takes its turn
+  double update = 0;                ///< all that is left when passes have ended, by one thread
+  int64_t update_tasks = 1;         ///< that it is divided into at most
   std::vector<int64_t> permits{1};  ///< [part]
   int64_t sharers = 1;              ///< threads that compute one replica
   int64_t members = 1;

@@ -21,7 +21,7 @@ Json to_json(const parallel::StepCost& cost) {
                          {"stage", gradient.stage},
                          {"at", gradient.at}});
   return {{"stages", stages},      {"gradients", gradients}, {"data", cost.data},      {"sum_row", cost.sum_row},
-          {"update", cost.update}, {"turn", cost.turn},    {"meeting", cost.meeting}};
+          {"update", cost.update}, {"turn", cost.turn},      {"meeting", cost.meeting}};
 }
 
 parallel::StepCost step_cost_from(const Json& json) {
