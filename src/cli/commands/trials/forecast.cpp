@@ -56,13 +56,13 @@ int forecast(const ForecastCommand& command) {
   };
   auto result = trials::forecast(options, profile_of(command, options, say));
   print_heading(options);
-  std::printf("%s\n%s", table_of(result).to_text().c_str(), notes_of(result).c_str());
+  std::printf("%s\n%s", forecast_table(result).to_text().c_str(), notes_of(result).c_str());
   std::fflush(stdout);
   if (command.checks) {
     trials::check(result, options, say);
     std::printf("\n%s", checked(result).c_str());
   }
-  command.files.write(rows_of(result), figure_of(result));
+  command.files.write(forecast_rows(result), forecast_figure(result));
   return 0;
 }
 

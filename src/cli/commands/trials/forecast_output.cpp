@@ -16,7 +16,7 @@ using trials::ForecastRow;
 
 constexpr double kMebibyte = 1 << 20;
 
-std::string milliseconds(double seconds) {
+std::string shown_ms(double seconds) {
   return report::fixed(1e3 * seconds, 1);
 }
 
@@ -49,7 +49,7 @@ report::Cell number_or_none(const std::optional<double>& value, double factor = 
 
 }  // namespace
 
-report::Table table_of(const ForecastResult& result) {
+report::Table forecast_table(const ForecastResult& result) {
   const auto percent = [](double part) { return report::fixed(100 * part, 1); };
   const auto two_digits = [](double value) { return report::fixed(value, 2); };
   const auto whole = [](double value) { return report::fixed(value, 0); };
@@ -76,7 +76,7 @@ report::Table table_of(const ForecastResult& result) {
         row.devices,
         placement_of(row),
         split_of(row),
-        text(milliseconds(row.step.seconds), " [", milliseconds(row.low), ", ", milliseconds(row.high), "]"),
+        text(shown_ms(row.step.seconds), " [", shown_ms(row.low), ", ", shown_ms(row.high), "]"),
         row.speedup,
         row.ideal,
         part_of(row, row.step.communication),
@@ -95,7 +95,7 @@ report::Table table_of(const ForecastResult& result) {
   return table;
 }
 
-report::Table rows_of(const ForecastResult& result) {
+report::Table forecast_rows(const ForecastResult& result) {
   report::Table table({{"devices"},
                        {"processes"},
                        {"threads"},
@@ -158,7 +158,7 @@ report::Table rows_of(const ForecastResult& result) {
   return table;
 }
 
-report::Figure figure_of(const ForecastResult& result) {
+report::Figure forecast_figure(const ForecastResult& result) {
   report::Figure figure{
       .title = "Speedup", .x = {.label = "devices", .log = true}, .y = {.label = "times one device", .log = true}};
   std::map<std::string, std::vector<const ForecastRow*>> lines;
@@ -200,7 +200,7 @@ std::string checked(const ForecastResult& result) {
         text(out.empty() ? "" : "\n", row.devices, row.devices == 1 ? " device" : " devices", " (", placement_of(row),
              "), ", row.split, ": ", trials::verdict(row.step.seconds, row.low, row.high, *row.measured), "\n");
     if (!row.measured_phases) continue;
-    report::Table table({{"phase"}, {"forecast", "ms", milliseconds}, {"was", "ms", milliseconds}});
+    report::Table table({{"phase"}, {"forecast", "ms", shown_ms}, {"was", "ms", shown_ms}});
     const run::Phases forecast = trials::phases_of(row.step);
     for (const auto& [name, member] : run::phase_members)
       table.add({std::string(name), forecast.*member, *row.measured_phases.*member});
@@ -215,7 +215,7 @@ std::string notes_of(const ForecastResult& result) {
   const trials::Profile& profile = result.profile;
   std::string out = text("measured on ", profile.cores, profile.cores == 1 ? " core" : " cores", " of ",
                          profile.processor.empty() ? "an unnamed processor" : profile.processor, ": ",
-                         milliseconds(profile.seconds), " ms a step on one device");
+                         shown_ms(profile.seconds), " ms a step on one device");
   if (profile.cores > 1)
     out += text(", passes x", report::fixed(profile.slowdown.passes.back(), 2), " and updates x",
                 report::fixed(profile.slowdown.memory.back(), 2), " as long with ", profile.cores, " at once");

@@ -10,11 +10,11 @@
 
 namespace lockstep::cli {
 
-report::Table table_of(const trials::ForecastResult& result);
+report::Table forecast_table(const trials::ForecastResult& result);
 /// All of it, for programs.
-report::Table rows_of(const trials::ForecastResult& result);
+report::Table forecast_rows(const trials::ForecastResult& result);
 /// Speedup over devices: a line a split with the edges of its band, what was measured, and the ideal.
-report::Figure figure_of(const trials::ForecastResult& result);
+report::Figure forecast_figure(const trials::ForecastResult& result);
 /// Each row's forecast beside what was measured, by phases.
 std::string checked(const trials::ForecastResult& result);
 /// What the numbers rest on, and where they leave it.
