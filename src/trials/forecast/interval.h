@@ -24,8 +24,8 @@ inline double slowest_of(int64_t processes) {
   return high;
 }
 
-/// Of the logarithm of measured over forecast time. What changes from run to run was seen in the profile's rounds; how
-/// far the model itself is off, part by part, follows from the cells of `./dev bench forecast`.
+/// Of the logarithm of measured over forecast time. What changes from run to run was seen in the profile's rounds. How
+/// far the model itself is off, part by part, is estimated: `./dev bench forecast` says how often intervals hold.
 inline double deviation_of(const ForecastRow& row, const Profile& profile, bool measured_link) {
   constexpr double kModel = 0.01, kTogether = 0.012, kSplit = 0.05, kBeyond = 0.06;
   constexpr double kMeasuredLink = 0.15, kToldLink = 0.25;  // of the time that communication takes
