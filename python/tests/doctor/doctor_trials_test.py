@@ -95,6 +95,8 @@ def test_another_number_of_ranks(tmp_path):
 
 
 NATIVE, LOCKSTEP = os.environ.get("LOCKSTEP_DOCTOR_NATIVE", ""), os.environ.get("LOCKSTEP_PROGRAM", "")
+# What traces say of time is what the machine did: other programs on it add such findings, and make them notes.
+OF_TIME = ("communication-exposed", "imbalance", "waits-for-data")
 
 
 @pytest.mark.skipif(not NATIVE or not pathlib.Path(NATIVE).exists(), reason="the C++ program is not built")
@@ -110,5 +112,7 @@ NATIVE, LOCKSTEP = os.environ.get("LOCKSTEP_DOCTOR_NATIVE", ""), os.environ.get(
 )
 def test_programs_of_the_library(tmp_path, variant, more, code):
     done, text, found = doctor(*more, "--", LOCKSTEP, "run", "-n", "2", "--", NATIVE, variant, folder=tmp_path)
-    assert [each["code"] for each in found if each["severity"] != "note"] == ([code] if code else []), text
-    assert done == (1 if code else 0) and "judged by its own means" in text
+    above = [each["code"] for each in found if each["severity"] != "note"]
+    assert [each for each in above if each not in OF_TIME] == ([code] if code not in (None, *OF_TIME) else []), text
+    assert code is None or code in [each["code"] for each in found], text
+    assert done == (1 if above else 0) and "judged by its own means" in text
