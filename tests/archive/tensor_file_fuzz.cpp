@@ -14,7 +14,7 @@ namespace {
 using namespace lockstep;
 
 void add(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i);
+  for (int i = 0; i < bytes; ++i, value >>= 8) out += static_cast<char>(value);
 }
 
 // A zip archive of these files, not compressed, as torch writes it.
