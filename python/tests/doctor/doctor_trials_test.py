@@ -19,6 +19,8 @@ def logged(made, specs, more):
     done = subprocess.run([sys.executable, "-B", str(PROGRAMS / "several.py"), str(made), *specs], env=environment,
                           capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
+    for spec in specs:
+        assert (made / spec.replace(":", "-") / "ended").read_text() == "by itself", spec
     return made
 
 

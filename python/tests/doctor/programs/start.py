@@ -31,15 +31,22 @@ def _rank(number, world, train, variant, port):
 _ports = itertools.count(20000 + os.getpid() % 9000)  # below those that the system hands out by itself
 
 
+_claimed = []  # sockets that hold the names of our ports until this process ends
+
+
 def _free_port():
-    """One that no program of this process was given."""
+    """One that no program of this process was given, nor of another that runs these tests beside it."""
     for port in _ports:
+        name = socket.socket(socket.AF_UNIX)
         with socket.socket() as free:
             try:
+                name.bind(f"\0lockstep doctor's tests {port}")
                 free.bind(("127.0.0.1", port))
-                return port
             except OSError:
+                name.close()
                 continue
+        _claimed.append(name)
+        return port
 
 
 def begin(train, variant, world=2):
