@@ -59,7 +59,7 @@ def fill(build: pathlib.Path, bundle: pathlib.Path) -> None:
         )
     for extension in (bundle / "python").rglob("*.so"):
         relink(extension, len(extension.relative_to(bundle).parts) - 1)
-    for name in ("run", "steps.py", "check_python.py"):
+    for name in ("run", "steps.py", "check_python.py", "kernel_times.py", "torch_resnet.py"):
         shutil.copy2(HERE / name, bundle / name)
 
 

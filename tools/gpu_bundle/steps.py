@@ -13,6 +13,7 @@ class Step:
     commands: tuple[str, ...]
     needs: tuple[str, ...] = (DEVICE,)
     seconds: int = 60  # each command's limit
+    alone: bool = False  # it measures; steps that don't and follow each other run at once
 
 
 # What of the sparse tests is small enough for tools that watch every access to memory.
@@ -28,9 +29,25 @@ IMAGES = "--data synthetic:3x224x224:1000:2048 --batch 256 --replicas 1 --steps 
 CLOUDS = "--data rooms:64 --voxel 0.02 --batch 8 --replicas 1 --steps 30 --log-every 5 --amp fp16"
 DIGITS = "--data synthetic:1x28x28:10:8192 --batch 256 --replicas 8 --steps 60 --log-every 20"
 
+
+
+def sanitizer(tool: str) -> Step:
+    return Step(tool, (f"compute-sanitizer --tool {tool} --error-exitcode 9 tests/sparse_cuda_test --gtest_filter={SMALL}",),
+                (DEVICE, SANITIZER), 150)  # fmt: skip
+
+
+def kernels_of(model: str, options: str) -> str:
+    """Of two or three steps, what each kernel took: one counter, so no kernel is run twice."""
+    return (
+        f"ncu --metrics gpu__time_duration.sum --csv --log-file $OUT/{model}-kernels.csv --launch-skip 6000 --launch-count 5000 "
+        f"{training(model, 'kernels', options.replace('--steps 30', '--steps 12'))}; "
+        f"$PYTHON kernel_times.py $OUT/{model}-kernels.csv"
+    )
+
+
 STEPS = (
-    Step("libraries", ("ldd bin/* tests/* python/lockstep/*.so", "! ldd bin/* tests/* | grep 'not found'"), ()),
-    Step("device", ("nvidia-smi", "bin/lockstep info", "bin/lockstep info | grep cuda:0")),
+    Step("libraries", ("ldd bin/* tests/* python/lockstep/*.so", "! ldd bin/* tests/* | grep 'not found'"), (), alone=True),
+    Step("device", ("nvidia-smi", "bin/lockstep info", "bin/lockstep info | grep cuda:0"), alone=True),
     Step("sparse kernels, a suite at a time", ("suites tests/sparse_cuda_test",), (DEVICE,), 90),
     Step("random numbers, bit by bit", ("tests/numerics_test --gtest_filter='*cuda*'",)),
     Step("sums in the tree, bit by bit", ("tests/parallel_cuda_test --gtest_filter='CudaReduce*'",)),
@@ -45,12 +62,14 @@ STEPS = (
         ),
     ),
     Step("python packages", ("PYTHONPATH=python $PYTHON check_python.py",)),
-    Step("memcheck", (f"compute-sanitizer --tool memcheck --error-exitcode 9 tests/sparse_cuda_test --gtest_filter={SMALL}",),
-         (DEVICE, SANITIZER), 120),
-    Step("cuda_bench", ("bin/cuda_bench --voxels 100000 --json $OUT/cuda_bench.json",), (DEVICE,), 150),
-    Step("MinkUNet34C", (training("minkunet34c", "minkunet34c", CLOUDS),), (DEVICE,), 120),
-    Step("ResNet-50", (training("resnet50", "resnet50", IMAGES),), (DEVICE,), 120),
-    Step("LeNet", (training("lenet", "lenet", DIGITS),)),
+    *map(sanitizer, ("memcheck", "racecheck", "synccheck", "initcheck")),
+    Step("MinkUNet34C", (training("minkunet34c", "minkunet34c", CLOUDS),), (DEVICE,), 120, alone=True),
+    Step("ResNet-50", (training("resnet50", "resnet50", IMAGES),), (DEVICE,), 120, alone=True),
+    Step("LeNet", (training("lenet", "lenet", DIGITS),), alone=True),
+    Step("cuda_bench", ("bin/cuda_bench --voxels 100000 --json $OUT/cuda_bench.json",), (DEVICE,), 150, alone=True),
+    Step("PyTorch's ResNet-50", ("$PYTHON torch_resnet.py",), (DEVICE,), 120, alone=True),
+    Step("kernels of MinkUNet34C", (kernels_of("minkunet34c", CLOUDS),), (DEVICE, NCU), 120, alone=True),
+    Step("kernels of ResNet-50", (kernels_of("resnet50", IMAGES),), (DEVICE, NCU), 120, alone=True),
     Step(
         "four kernels under ncu",
         tuple(
@@ -60,11 +79,7 @@ STEPS = (
         ),
         (DEVICE, NCU),
         60,
-    ),
-    *(
-        Step(tool, (f"compute-sanitizer --tool {tool} --error-exitcode 9 tests/sparse_cuda_test --gtest_filter={SMALL}",),
-             (DEVICE, SANITIZER), 120)
-        for tool in ("racecheck", "synccheck", "initcheck")
+        alone=True,
     ),
     Step(
         "two processes over NCCL",
@@ -75,6 +90,7 @@ STEPS = (
             '[ -n "$a" ] && [ "$a" = "$b" ]',
         ),
         (TWO_DEVICES,),
+        alone=True,
     ),
-    Step("one of two killed", ("killed",), (TWO_DEVICES,), 90),
+    Step("one of two killed", ("killed",), (TWO_DEVICES,), 90, alone=True),
 )
