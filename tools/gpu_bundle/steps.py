@@ -5,6 +5,7 @@ import dataclasses
 
 # What a step may need beside torch; `run` finds out what is there.
 DEVICE, TWO_DEVICES, SANITIZER, NCU = "a CUDA device", "two CUDA devices", "compute-sanitizer", "ncu"
+PYTHON = "the Python that the bundle was built for"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +26,19 @@ def training(model: str, folder: str, options: str) -> str:
     return TRAIN.format(model, folder) + " " + options
 
 
-IMAGES = "--data synthetic:3x224x224:1000:2048 --batch 256 --replicas 1 --steps 30 --log-every 5 --amp bf16"
+IMAGES = "--data synthetic:3x224x224:1000:2048 --batch 256 --replicas 1 --steps 30 --log-every 5 --amp bf16 --workers 12"
 CLOUDS = "--data rooms:64 --voxel 0.02 --batch 8 --replicas 1 --steps 30 --log-every 5 --amp fp16"
 DIGITS = "--data synthetic:1x28x28:10:8192 --batch 256 --replicas 8 --steps 60 --log-every 20"
 
+SMALL_IMAGES = "--data synthetic:3x32x32:10:512 --batch 64 --replicas 8 --steps 6 --log-every 2 --sync-bn"
+
+
+def same(a: str, b: str) -> str:
+    """Whether two trainings ended in the same weights."""
+    return (
+        f'a=$(bin/lockstep hash $OUT/{a}/weights.pt); b=$(bin/lockstep hash $OUT/{b}/weights.pt); echo "$a $b"; '
+        '[ -n "$a" ] && [ "$a" = "$b" ]'
+    )
 
 
 def sanitizer(tool: str) -> Step:
@@ -37,10 +47,10 @@ def sanitizer(tool: str) -> Step:
 
 
 def kernels_of(model: str, options: str) -> str:
-    """Of two or three steps, what each kernel took: one counter, so no kernel is run twice."""
+    """What each kernel of some steps took: one counter, so no kernel is run twice."""
     return (
-        f"ncu --metrics gpu__time_duration.sum --csv --log-file $OUT/{model}-kernels.csv --launch-skip 6000 --launch-count 5000 "
-        f"{training(model, 'kernels', options.replace('--steps 30', '--steps 12'))}; "
+        f"ncu --metrics gpu__time_duration.sum --csv --log-file $OUT/{model}-kernels.csv --launch-skip 2000 --launch-count 4000 "
+        f"{training(model, 'kernels', options.replace('--steps 30', '--steps 4'))}; "
         f"$PYTHON kernel_times.py $OUT/{model}-kernels.csv"
     )
 
@@ -57,18 +67,27 @@ STEPS = (
         (
             training("lenet", "twice-a", DIGITS),
             training("lenet", "twice-b", DIGITS),
-            'a=$(bin/lockstep hash $OUT/twice-a/weights.pt); b=$(bin/lockstep hash $OUT/twice-b/weights.pt); echo "$a $b"; '
-            '[ -n "$a" ] && [ "$a" = "$b" ]',
+            same("twice-a", "twice-b"),
         ),
     ),
-    Step("python packages", ("PYTHONPATH=python $PYTHON check_python.py",)),
+    Step(
+        "two processes on one GPU",
+        (
+            training("resnet18", "one-process", SMALL_IMAGES),
+            "bin/lockstep run -n 2 -- " + training("resnet18", "two-processes", SMALL_IMAGES),
+            same("one-process", "two-processes"),
+        ),
+        (DEVICE,),
+        90,
+    ),
+    Step("python packages", ("PYTHONPATH=python $PYTHON check_python.py",), (DEVICE, PYTHON)),
     *map(sanitizer, ("memcheck", "racecheck", "synccheck", "initcheck")),
     Step("MinkUNet34C", (training("minkunet34c", "minkunet34c", CLOUDS),), (DEVICE,), 120, alone=True),
     Step("ResNet-50", (training("resnet50", "resnet50", IMAGES),), (DEVICE,), 120, alone=True),
     Step("LeNet", (training("lenet", "lenet", DIGITS),), alone=True),
     Step("cuda_bench", ("bin/cuda_bench --voxels 100000 --json $OUT/cuda_bench.json",), (DEVICE,), 150, alone=True),
     Step("PyTorch's ResNet-50", ("$PYTHON torch_resnet.py",), (DEVICE,), 120, alone=True),
-    Step("kernels of MinkUNet34C", (kernels_of("minkunet34c", CLOUDS),), (DEVICE, NCU), 120, alone=True),
+    Step("kernels of MinkUNet34C", (kernels_of("minkunet34c", CLOUDS.replace("rooms:64", "rooms:4").replace("--batch 8", "--batch 2")),), (DEVICE, NCU), 120, alone=True),
     Step("kernels of ResNet-50", (kernels_of("resnet50", IMAGES),), (DEVICE, NCU), 120, alone=True),
     Step(
         "four kernels under ncu",
@@ -86,8 +105,7 @@ STEPS = (
         (
             "bin/lockstep run -n 2 -- bin/lockstep selftest --backend nccl",
             "bin/lockstep run -n 2 -- " + training("lenet", "two", DIGITS).replace(" --devices cuda:0", ""),
-            'a=$(bin/lockstep hash $OUT/twice-a/weights.pt); b=$(bin/lockstep hash $OUT/two/weights.pt); echo "$a $b"; '
-            '[ -n "$a" ] && [ "$a" = "$b" ]',
+            same("twice-a", "two"),
         ),
         (TWO_DEVICES,),
         alone=True,
