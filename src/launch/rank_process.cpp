@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -100,6 +101,8 @@ RankProcess start_rank(int rank, const RankCommand& command) {
     waitpid(started.process, nullptr, 0);
     throw_start_error(command.program[0], error);
   }
+  started.end = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, started.process, 0)));
+  if (!started.end) throw_errno("pidfd_open");
   return started;
 }
 

@@ -34,6 +34,7 @@ struct RankStream {
 struct RankProcess {
   int rank = 0;
   pid_t process = -1;
+  Descriptor end;  // readable once it has ended: a signal that says so may go to a thread that is not ours
   bool running = true;
   std::vector<RankStream> streams;
 };

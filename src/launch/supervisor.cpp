@@ -17,7 +17,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-constexpr int other_signals[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT, SIGCHLD};
+constexpr int other_signals[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
 
 std::string name_of_signal(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -116,6 +116,8 @@ void Supervisor::wait_for_events(TerminalInput* input) {
         streams.push_back(&stream);
         events.push_back({stream.pipe.get(), POLLIN, 0});
       }
+  for (const auto& rank : ranks_)
+    if (rank.running) events.push_back({rank.end.get(), POLLIN, 0});
   if (poll(events.data(), events.size(), poll_timeout()) <= 0) return;
   if (events[1].fd >= 0 && events[1].revents != 0) input->advance();
   for (size_t s = 0; s < streams.size(); ++s)
@@ -232,7 +234,6 @@ void Supervisor::failed(const RankProcess& rank, int status, int code) {
 }
 
 void Supervisor::on_signal(int signal) {
-  if (signal == SIGCHLD) return;
   if (std::find(std::begin(ending_signals), std::end(ending_signals), signal) == std::end(ending_signals)) {
     send_all(signal);
     if (signal == SIGTSTP) kill(getpid(), SIGSTOP);  // until SIGCONT, which comes here and is passed on too

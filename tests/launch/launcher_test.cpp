@@ -6,9 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "launch/supervisor.h"
 #include "support/processes.h"
@@ -68,6 +70,24 @@ TEST(Launcher, PassesSignalsOnInItsSecondRunToo) {
   int status = 0;
   waitpid(launcher, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGINT);
+}
+
+// As CUDA's own do where the launcher has asked for devices before. Who takes it is chance: so ten ends.
+TEST(Launcher, NoticesAnEndOfWhichAThreadThatIsNotItsOwnTakesTheSignal) {
+  Options options;
+  options.processes = 1;
+  options.program = {"sh", "-c", "exec >&- 2>&-; sleep 0.05"};
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    std::thread([] { for (volatile bool spins = true; spins;) continue; }).detach();
+    for (int i = 0; i < 10; ++i)
+      if (run(options) != 0) _exit(1);
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_TRUE(eventually([&] { return waitpid(launcher, &status, WNOHANG) == launcher; }));
+  kill(launcher, SIGKILL);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

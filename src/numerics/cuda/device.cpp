@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <cuda_runtime_api.h>
+#include <signal.h>
 
 #include <cstdio>
 
@@ -25,9 +26,27 @@ cudaDeviceProp properties_of(int index) {
   return properties;
 }
 
+/// CUDA starts threads of its own. They must not take the signals that a program blocks later to read them elsewhere,
+/// as the launcher does: while this lives, signals are blocked in this thread and in those that it starts.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 std::vector<CudaDeviceInfo> find_cuda_devices() {
+  const SignalsBlocked blocked;
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     cudaGetLastError();  // No driver or no device is an answer, not a failure: leave no error behind.
