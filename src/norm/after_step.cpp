@@ -3,9 +3,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/context/detail/context.h"
@@ -31,13 +33,50 @@ at::Tensor rows_of_share(const at::Tensor& moments) {
 
 void move_to_mean_of_shares(Peers* peers, const at::Tensor& rows, const Layer& layer) {
   AfterStep* const after_step = Context::current().after_step;
-  if (peers != nullptr && peers->replicas() > 1 && after_step != nullptr) return after_step->add(rows, layer);
-  move_running_statistics(layer.running_mean, layer.running_var, mean_of_shares(exchange_sums(peers, rows)),
-                          layer.momentum);
+  // On a GPU one replica's layers wait, too: for all of them the same few launches do.
+  const bool waits = rows.is_cuda() || (peers != nullptr && peers->replicas() > 1);
+  if (peers != nullptr && waits && after_step != nullptr) return after_step->add(rows, layer);
+  move_running_statistics(layer.running_mean, layer.running_var,
+                          mean_of_shares(exchange_sums(peers, rows.to(at::kDouble))), layer.momentum);
 }
 
 void AfterStep::add(at::Tensor rows, const Layer& layer) {
   entries_.push_back({std::move(rows), layer.running_mean, layer.running_var, layer.momentum});
+}
+
+// Those that move in one go, to the bits of one after the other: a layer that is used twice moves twice.
+size_t AfterStep::end_of_run(const std::vector<Entry>& entries, size_t begin) {
+  const auto movable = [&](const Entry& entry) {
+    return entry.mean.defined() && entry.variance.defined() && entry.momentum == entries[begin].momentum &&
+           entry.mean.scalar_type() == entries[begin].mean.scalar_type() &&
+           entry.variance.scalar_type() == entries[begin].variance.scalar_type();
+  };
+  size_t end = begin + 1;
+  if (!movable(entries[begin])) return end;
+  const auto comes_again = [&](const Entry& entry) {
+    return std::any_of(entries.begin() + static_cast<std::ptrdiff_t>(begin),
+                       entries.begin() + static_cast<std::ptrdiff_t>(end), [&](const Entry& other) {
+                         return other.mean.is_same(entry.mean) || other.variance.is_same(entry.variance);
+                       });
+  };
+  while (end < entries.size() && movable(entries[end]) && !comes_again(entries[end])) ++end;
+  return end;
+}
+
+void AfterStep::move(std::span<const Entry> entries, const at::Tensor& moments) {
+  if (entries.size() == 1)
+    return move_running_statistics(entries[0].mean, entries[0].variance, moments, entries[0].momentum);
+  std::vector<at::Tensor> means, variances;
+  std::vector<int64_t> channels;
+  for (const Entry& entry : entries) {
+    means.push_back(entry.mean);
+    variances.push_back(entry.variance);
+    channels.push_back(entry.rows.size(1));
+  }
+  const at::Tensor mean = at::cat(means), variance = at::cat(variances);
+  move_running_statistics(mean, variance, moments, entries[0].momentum);
+  at::_foreach_copy_(means, mean.split_with_sizes(channels));
+  at::_foreach_copy_(variances, variance.split_with_sizes(channels));
 }
 
 void AfterStep::run(Peers& peers) {
@@ -46,12 +85,15 @@ void AfterStep::run(Peers& peers) {
   const auto entries = std::exchange(entries_, {});
   std::vector<at::Tensor> rows;
   for (const Entry& entry : entries) rows.push_back(entry.rows);
-  const at::Tensor moments = mean_of_shares(exchange_sums(&peers, at::cat(rows, 1)));
+  const at::Tensor moments = mean_of_shares(exchange_sums(&peers, at::cat(rows, 1).to(at::kDouble)));
   int64_t channel = 0;
-  for (const Entry& entry : entries) {
-    const int64_t channels = entry.rows.size(1);
-    move_running_statistics(entry.mean, entry.variance, moments.narrow(1, channel, channels), entry.momentum);
+  for (size_t begin = 0; begin < entries.size();) {
+    const auto together = std::span(entries).subspan(begin, end_of_run(entries, begin) - begin);
+    int64_t channels = 0;
+    for (const Entry& entry : together) channels += entry.rows.size(1);
+    move(together, moments.narrow(1, channel, channels));
     channel += channels;
+    begin += together.size();
   }
 }
 

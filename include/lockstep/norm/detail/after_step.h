@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <vector>
 
 #include "lockstep/context/detail/peers.h"
@@ -15,7 +16,7 @@ namespace lockstep::norm {
 /// the step is over, the rows of all layers cross between the replicas in one exchange.
 class AfterStep {
  public:
-  /// A layer's [4, C] of this replica (rows_of_share).
+  /// A layer's [4, C] of this replica (rows_of_share), of any floating-point type.
   void add(at::Tensor rows, const Layer& layer);
   /// Collective: all replicas have added the same layers. Moves the running statistics, in the layers' order.
   void run(Peers& peers);
@@ -25,6 +26,9 @@ class AfterStep {
     at::Tensor rows, mean, variance;
     double momentum;
   };
+  static size_t end_of_run(const std::vector<Entry>& entries, size_t begin);
+  static void move(std::span<const Entry> entries, const at::Tensor& moments);
+
   std::vector<Entry> entries_;
 };
 
