@@ -2,6 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -83,6 +84,21 @@ TEST(TWIN_SUITE(CudaOperations), ConvolveEveryType) {
   const KernelMapPtr map = make_map(300, 3, 3, 1);
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16})
     for (const int64_t out : {20, 40}) expect_convolutions(map, 20, out, 1, type);
+}
+
+// Channels that are a multiple of 16 bytes move in whole packs; rows that begin elsewhere do not.
+TEST(TWIN_SUITE(CudaOperations), ConvolveAsWellInWholePacks) {
+  SKIP_WITHOUT_GPU();
+  const KernelMapPtr map = make_map(150, 2, 2, 1), strided = make_map(150, 2, 2, 2);
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    expect_convolutions(map, 40, 72, 1, type);
+    expect_convolutions(strided, 144, 32, 2, type);
+    const at::Tensor x = random({map->in_size() * 32 + 1}, type).slice(0, 1).view({map->in_size(), 32}),
+                     w = random({map->volume(), 32, 8}, type);
+    const at::Tensor tx = on_twin(at::cat({x.new_zeros(1), x.flatten()})).slice(0, 1).view(x.sizes());
+    EXPECT_TRUE(at::equal(cuda::convolution(tx, on_twin(w), map, false, 1),
+                          cuda::convolution(on_twin(x.clone()), on_twin(w), map, false, 1)));
+  }
 }
 
 TEST(TWIN_SUITE(CudaOperations), ConvolveInTf32OnRequest) {

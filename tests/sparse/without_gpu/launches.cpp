@@ -66,7 +66,10 @@ template <class Storage>
 void launch_forward(const ForwardJob<Storage>& job, bool tf32, cudaStream_t) {
   choose_product<Storage>(job.to, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
-    run_blocks<ForwardTile<Storage, decltype(product), kColumns>>(job.blocks(kColumns), job);
+    if (job.moves_whole())
+      run_blocks<ForwardTile<Storage, decltype(product), kColumns, kWhole<Storage>>>(job.blocks(kColumns), job);
+    else
+      run_blocks<ForwardTile<Storage, decltype(product), kColumns, 1>>(job.blocks(kColumns), job);
   });
 }
 
@@ -74,7 +77,10 @@ template <class Storage>
 void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cudaStream_t) {
   choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
-    run_blocks<WeightTile<Storage, decltype(product), kColumns>>(job.blocks(kColumns), job);
+    if (job.moves_whole())
+      run_blocks<WeightTile<Storage, decltype(product), kColumns, kWhole<Storage>>>(job.blocks(kColumns), job);
+    else
+      run_blocks<WeightTile<Storage, decltype(product), kColumns, 1>>(job.blocks(kColumns), job);
   });
   for (int64_t i = 0; i < job.weights(); ++i)
     weight[i] = finish_weight<Storage>(job.sums, job.slices.count, job.weights(), i);

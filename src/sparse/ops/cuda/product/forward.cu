@@ -6,9 +6,9 @@
 namespace lockstep::sparse::cuda {
 namespace {
 
-template <class Storage, class Product, int kColumns>
+template <class Storage, class Product, int kColumns, int kPack>
 __global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_constant__ ForwardJob<Storage> job) {
-  using Tile = ForwardTile<Storage, Product, kColumns>;
+  using Tile = ForwardTile<Storage, Product, kColumns, kPack>;
   __shared__ typename Tile::Shared shared;
   DeviceBlock<typename Tile::Registers> block;
   Tile::run(block, shared, job, blockIdx.x);
@@ -22,7 +22,10 @@ void launch_forward(const ForwardJob<Storage>& job, bool tf32, cudaStream_t stre
     constexpr int kColumns = decltype(columns)::value;
     const unsigned blocks = portable::checked_blocks(job.blocks(kColumns));
     if (blocks == 0) return;
-    forward_kernel<Storage, decltype(product), kColumns><<<blocks, kTileThreads, 0, stream>>>(job);
+    if (job.moves_whole())
+      forward_kernel<Storage, decltype(product), kColumns, kWhole<Storage>><<<blocks, kTileThreads, 0, stream>>>(job);
+    else
+      forward_kernel<Storage, decltype(product), kColumns, 1><<<blocks, kTileThreads, 0, stream>>>(job);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }

@@ -45,13 +45,16 @@ struct TensorProduct {
   using Sum = float;
   using Element = TensorElement<Storage>;
   static constexpr int kPart = 16, kStep = Element::kStep, kDepth = 2 * kStep, kAcross = kColumns / kPart;
+  static constexpr bool kByDepthOnly = false;
   static_assert(kTileThreads / 32 * kPart == kTileRows);
 
-  struct Shared {
-    // Fragments are loaded from addresses that must be multiples of 32 bytes.
-    alignas(128) Value a[kDepth][kTileRows + kTilePad];
-    alignas(128) Value b[kDepth][kColumns + kTilePad];
-    alignas(128) Sum c[kTileRows][kColumns + kTilePad];
+  /// Fragments are loaded from addresses that must be multiples of 32 bytes.
+  union Shared {
+    struct {
+      Factor<Value, kDepth, kTileRows> a;
+      Factor<Value, kDepth, kColumns> b;
+    };
+    alignas(128) Sum c[kTileRows][kColumns + kTilePad];  // when all has been multiplied
   };
   using Accumulator = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kPart, kPart, kStep, float>;
   struct Registers {
@@ -69,24 +72,16 @@ struct TensorProduct {
 #endif
   }
 
-  LOCKSTEP_HOST_DEVICE static void multiply(const Shared& shared, int thread, Registers& registers) {
+  LOCKSTEP_HOST_DEVICE static void multiply(const Shared& shared, int thread, Registers& registers, bool a_by_depth,
+                                            bool b_by_depth) {
 #ifdef LOCKSTEP_HAS_WMMA
-    using namespace nvcuda;
-    using Memory = typename Element::Memory;
-    using Fragment = typename Element::Fragment;
-    const int row = thread / 32 * kPart;
-    for (int d = 0; d < kDepth; d += kStep) {
-      // A lies with its depth first, as the columns of what is multiplied.
-      wmma::fragment<wmma::matrix_a, kPart, kPart, kStep, Fragment, wmma::col_major> a;
-      wmma::load_matrix_sync(a, reinterpret_cast<const Memory*>(&shared.a[d][row]), kTileRows + kTilePad);
-      round(a);
-      for (int j = 0; j < kAcross; ++j) {
-        wmma::fragment<wmma::matrix_b, kPart, kPart, kStep, Fragment, wmma::row_major> b;
-        wmma::load_matrix_sync(b, reinterpret_cast<const Memory*>(&shared.b[d][j * kPart]), kColumns + kTilePad);
-        round(b);
-        wmma::mma_sync(registers.part[j], a, b, registers.part[j]);
-      }
-    }
+    using nvcuda::wmma::col_major, nvcuda::wmma::row_major;
+    if (a_by_depth)
+      b_by_depth ? multiply_as<col_major, row_major>(shared, thread, registers)
+                 : multiply_as<col_major, col_major>(shared, thread, registers);
+    else
+      b_by_depth ? multiply_as<row_major, row_major>(shared, thread, registers)
+                 : multiply_as<row_major, col_major>(shared, thread, registers);
 #endif
   }
   LOCKSTEP_HOST_DEVICE static void add_part(Registers& registers) {
@@ -112,6 +107,33 @@ struct TensorProduct {
   }
 
  private:
+#ifdef LOCKSTEP_HAS_WMMA
+  // A is turned here: a factor that lies by depth holds the columns of what is multiplied.
+  template <class LayoutOfA, class LayoutOfB>
+  LOCKSTEP_HOST_DEVICE static void multiply_as(const Shared& shared, int thread, Registers& registers) {
+    using namespace nvcuda;
+    using Memory = typename Element::Memory;
+    using Fragment = typename Element::Fragment;
+    constexpr bool kAByDepth = std::is_same_v<LayoutOfA, wmma::col_major>;
+    constexpr bool kBByDepth = std::is_same_v<LayoutOfB, wmma::row_major>;
+    const auto* const a_values = reinterpret_cast<const Memory*>(shared.a.values);
+    const auto* const b_values = reinterpret_cast<const Memory*>(shared.b.values);
+    const int row = thread / 32 * kPart;
+#pragma unroll
+    for (int d = 0; d < kDepth; d += kStep) {
+      wmma::fragment<wmma::matrix_a, kPart, kPart, kStep, Fragment, LayoutOfA> a;
+      wmma::load_matrix_sync(a, a_values + shared.a.at(d, row, kAByDepth), shared.a.line(kAByDepth));
+      round(a);
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j) {
+        wmma::fragment<wmma::matrix_b, kPart, kPart, kStep, Fragment, LayoutOfB> b;
+        wmma::load_matrix_sync(b, b_values + shared.b.at(d, j * kPart, kBByDepth), shared.b.line(kBByDepth));
+        round(b);
+        wmma::mma_sync(registers.part[j], a, b, registers.part[j]);
+      }
+    }
+  }
+#endif
   template <class Matrix>
   LOCKSTEP_HOST_DEVICE static void round(Matrix& matrix) {
 #ifdef LOCKSTEP_HAS_WMMA

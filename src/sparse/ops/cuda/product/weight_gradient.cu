@@ -6,9 +6,9 @@
 namespace lockstep::sparse::cuda {
 namespace {
 
-template <class Storage, class Product, int kColumns>
+template <class Storage, class Product, int kColumns, int kPack>
 __global__ void __launch_bounds__(kTileThreads) weight_kernel(const __grid_constant__ WeightJob<Storage> job) {
-  using Tile = WeightTile<Storage, Product, kColumns>;
+  using Tile = WeightTile<Storage, Product, kColumns, kPack>;
   __shared__ typename Tile::Shared shared;
   DeviceBlock<typename Tile::Registers> block;
   Tile::run(block, shared, job, blockIdx.x);
@@ -30,8 +30,11 @@ void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cu
   if (job.weights() == 0) return;
   choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
-    weight_kernel<Storage, decltype(product), kColumns>
-        <<<portable::checked_blocks(job.blocks(kColumns)), kTileThreads, 0, stream>>>(job);
+    const unsigned blocks = portable::checked_blocks(job.blocks(kColumns));
+    if (job.moves_whole())
+      weight_kernel<Storage, decltype(product), kColumns, kWhole<Storage>><<<blocks, kTileThreads, 0, stream>>>(job);
+    else
+      weight_kernel<Storage, decltype(product), kColumns, 1><<<blocks, kTileThreads, 0, stream>>>(job);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
   portable::for_each_on_gpu(job.weights(), stream, Finish<Storage>{job.sums, weight, job.slices.count, job.weights()});

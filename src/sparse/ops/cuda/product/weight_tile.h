@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "sparse/ops/cuda/product/scalar_product.h"
 
 namespace lockstep::sparse::cuda {
@@ -34,11 +36,16 @@ struct WeightJob {
   int64_t blocks(int columns) const {
     return slices.count * table.offsets * groups * divide_up(in, kTileRows) * divide_up(out, columns);
   }
+  /// Whether rows can be moved 16 bytes at a time.
+  bool moves_whole() const {
+    const auto places = reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(g);
+    return places % 16 == 0 && in % kWhole<Storage> == 0 && out % kWhole<Storage> == 0;
+  }
 };
 
 /// One block's work: kTileRows input channels times kColumns output channels of one offset and slice. The pairs of a
 /// tile are put side by side first, so that empty slots cost nothing but a look.
-template <class Storage, class Product, int kColumns>
+template <class Storage, class Product, int kColumns, int kPack>
 struct WeightTile {
   struct Shared {
     typename Product::Shared product;
@@ -47,9 +54,10 @@ struct WeightTile {
     int count;
   };
   using Registers = typename Product::Registers;
-  using Value = typename Product::Value;
   static constexpr int kDepth = Product::kDepth;
-  static_assert(kTileThreads % kTileRows == 0 && kTileThreads % kColumns == 0);
+  template <int kWidth>
+  static constexpr int kPacks = kWidth * kDepth / kPack / kTileThreads;  // that a thread moves in a step
+  static_assert(kPacks<kColumns> >= 1 && kTileThreads % (kTileRows / kPack) == 0);
 
   template <class Block>
   LOCKSTEP_HOST_DEVICE static void run(Block& block, Shared& shared, const WeightJob<Storage>& job, int64_t number) {
@@ -68,13 +76,15 @@ struct WeightTile {
       const int count = shared.count;
       for (int pair = 0; pair < count; pair += kDepth) {
         block.phase([&](int thread, Registers&) {
-          Value inputs[kTileRows * kDepth / kTileThreads], gradients[kColumns * kDepth / kTileThreads];
+          Pack<Storage, kPack> inputs[kPacks<kTileRows>], gradients[kPacks<kColumns>];
           load<kTileRows>(job.x, shared.in_rows, count - pair, pair, job.in, in, thread, inputs);
           load<kColumns>(job.g, shared.out_rows, count - pair, pair, job.out, out, thread, gradients);
           store<kTileRows>(shared.product.a, thread, inputs);
           store<kColumns>(shared.product.b, thread, gradients);
         });
-        block.phase([&](int thread, Registers& registers) { Product::multiply(shared.product, thread, registers); });
+        block.phase([&](int thread, Registers& registers) {
+          Product::multiply(shared.product, thread, registers, true, true);
+        });
       }
       block.phase([&](int, Registers& registers) { Product::add_part(registers); });
     }
@@ -107,21 +117,22 @@ struct WeightTile {
   /// values of a step are on their way before the first is stored.
   template <int kWidth>
   LOCKSTEP_HOST_DEVICE static void load(const Storage* data, const int64_t* rows, int left, int pair, int64_t channels,
-                                        int64_t first, int thread, Value (&values)[kWidth * kDepth / kTileThreads]) {
-    const int64_t channel = first + thread % kWidth;
+                                        int64_t first, int thread, Pack<Storage, kPack> (&packs)[kPacks<kWidth>]) {
+    constexpr int kAcross = kWidth / kPack;
+    const int64_t channel = first + thread % kAcross * kPack;
 #pragma unroll
-    for (int n = 0; n < kWidth * kDepth / kTileThreads; ++n) {
-      const int d = n * (kTileThreads / kWidth) + thread / kWidth;
+    for (int n = 0; n < kPacks<kWidth>; ++n) {
+      const int d = n * (kTileThreads / kAcross) + thread / kAcross;
       const bool inside = d < left && channel < channels;
-      values[n] = inside ? static_cast<Value>(data[rows[pair + d] + channel]) : Value(0.0f);
+      packs[n] = load_pack<Storage, kPack>(data + (inside ? rows[pair + d] + channel : 0), inside);
     }
   }
-  template <int kWidth>
-  LOCKSTEP_HOST_DEVICE static void store(Value (&matrix)[kDepth][kWidth + kTilePad], int thread,
-                                         const Value (&values)[kWidth * kDepth / kTileThreads]) {
+  template <int kWidth, class Factor>
+  LOCKSTEP_HOST_DEVICE static void store(Factor& factor, int thread, const Pack<Storage, kPack> (&packs)[kPacks<kWidth>]) {
+    constexpr int kAcross = kWidth / kPack;
 #pragma unroll
-    for (int n = 0; n < kWidth * kDepth / kTileThreads; ++n)
-      matrix[n * (kTileThreads / kWidth) + thread / kWidth][thread % kWidth] = values[n];
+    for (int n = 0; n < kPacks<kWidth>; ++n)
+      factor.put(n * (kTileThreads / kAcross) + thread / kAcross, thread % kAcross * kPack, true, packs[n], false);
   }
 };
 
