@@ -2,6 +2,7 @@
 """What `run` does, most telling first. A step is a few shell commands that run in the bundle's folder, with $OUT."""
 
 import dataclasses
+import re
 
 # What a step may need beside torch; `run` finds out what is there.
 DEVICE, TWO_DEVICES, SANITIZER, NCU = "a CUDA device", "two CUDA devices", "compute-sanitizer", "ncu"
@@ -18,19 +19,28 @@ class Step:
 
 
 # What of the sparse tests is small enough for tools that watch every access to memory.
-SMALL = "'*ConvolveAsTheCpuDoes:*ConvolveGroups:*FindThePairs*:*InsertAsTheCpuDoes:*SumRows*:*NormalizeAs*'"
-TRAIN = "bin/lockstep train {} --devices cuda:0 --seed 1 --overwrite --test-examples 64 --out $OUT/{}"
+SMALL = "'*ConvolveAsTheCpuDoes:*ConvolveGroups:*ConvolveAsWellInWholePacks:*FindThePairs*:*InsertAsTheCpuDoes:*SumRows*:*NormalizeAs*'"
+TRAIN = "bin/lockstep train {} --devices cuda:0 --seed 1 --overwrite --out $OUT/{}"
 
 
 def training(model: str, folder: str, options: str) -> str:
     return TRAIN.format(model, folder) + " " + options
 
 
-IMAGES = "--data synthetic:3x224x224:1000:2048 --batch 256 --replicas 1 --steps 30 --log-every 5 --amp bf16 --workers 12"
-CLOUDS = "--data rooms:64 --voxel 0.02 --batch 8 --replicas 1 --steps 30 --log-every 5 --amp fp16"
-DIGITS = "--data synthetic:1x28x28:10:8192 --batch 256 --replicas 8 --steps 60 --log-every 20"
+IMAGES = (
+    "--data synthetic:3x224x224:1000:2048 --test-examples 64 --batch 256 --replicas 1 --steps 30 --log-every 5 --amp bf16 "
+    "--workers 12"
+)
+CLOUDS = (
+    "--data rooms:64 --test-examples 2 --voxel 0.02 --batch 8 --replicas 1 --steps 16 --log-every 4 --amp fp16 "
+    "--workers 12"
+)
+FEW_CLOUDS = CLOUDS.replace("rooms:64", "rooms:4").replace("--batch 8", "--batch 2")
+DIGITS = "--data synthetic:1x28x28:10:8192 --test-examples 64 --batch 256 --replicas 8 --steps 60 --log-every 20"
 
-SMALL_IMAGES = "--data synthetic:3x32x32:10:512 --batch 64 --replicas 8 --steps 6 --log-every 2 --sync-bn"
+SMALL_IMAGES = (
+    "--data synthetic:3x32x32:10:512 --test-examples 64 --batch 64 --replicas 8 --steps 6 --log-every 2 --sync-bn"
+)
 
 
 def same(a: str, b: str) -> str:
@@ -48,9 +58,10 @@ def sanitizer(tool: str) -> Step:
 
 def kernels_of(model: str, options: str) -> str:
     """What each kernel of some steps took: one counter, so no kernel is run twice."""
+    options = re.sub("--steps [0-9]+", "--steps 4", options)
     return (
-        f"ncu --metrics gpu__time_duration.sum --csv --log-file $OUT/{model}-kernels.csv --launch-skip 2000 --launch-count 4000 "
-        f"{training(model, 'kernels', options.replace('--steps 30', '--steps 4'))}; "
+        f"ncu --metrics gpu__time_duration.sum --csv --log-file $OUT/{model}-kernels.csv --launch-skip 1500 --launch-count 3000 "
+        f"{training(model, 'kernels', options)}; "
         f"$PYTHON kernel_times.py $OUT/{model}-kernels.csv"
     )
 
@@ -82,12 +93,12 @@ STEPS = (
     ),
     Step("python packages", ("PYTHONPATH=python $PYTHON check_python.py",), (DEVICE, PYTHON)),
     *map(sanitizer, ("memcheck", "racecheck", "synccheck", "initcheck")),
+    Step("cuda_bench", ("bin/cuda_bench --voxels 100000 --json $OUT/cuda_bench.json",), (DEVICE,), 150, alone=True),
     Step("MinkUNet34C", (training("minkunet34c", "minkunet34c", CLOUDS),), (DEVICE,), 120, alone=True),
     Step("ResNet-50", (training("resnet50", "resnet50", IMAGES),), (DEVICE,), 120, alone=True),
     Step("LeNet", (training("lenet", "lenet", DIGITS),), alone=True),
-    Step("cuda_bench", ("bin/cuda_bench --voxels 100000 --json $OUT/cuda_bench.json",), (DEVICE,), 150, alone=True),
+    Step("kernels of MinkUNet34C", (kernels_of("minkunet34c", FEW_CLOUDS),), (DEVICE, NCU), 120, alone=True),
     Step("PyTorch's ResNet-50", ("$PYTHON torch_resnet.py",), (DEVICE,), 120, alone=True),
-    Step("kernels of MinkUNet34C", (kernels_of("minkunet34c", CLOUDS.replace("rooms:64", "rooms:4").replace("--batch 8", "--batch 2")),), (DEVICE, NCU), 120, alone=True),
     Step("kernels of ResNet-50", (kernels_of("resnet50", IMAGES),), (DEVICE, NCU), 120, alone=True),
     Step(
         "four kernels under ncu",
