@@ -54,10 +54,9 @@ size_t AfterStep::end_of_run(const std::vector<Entry>& entries, size_t begin) {
   size_t end = begin + 1;
   if (!movable(entries[begin])) return end;
   const auto comes_again = [&](const Entry& entry) {
-    return std::any_of(entries.begin() + static_cast<std::ptrdiff_t>(begin),
-                       entries.begin() + static_cast<std::ptrdiff_t>(end), [&](const Entry& other) {
-                         return other.mean.is_same(entry.mean) || other.variance.is_same(entry.variance);
-                       });
+    return std::any_of(
+        entries.begin() + static_cast<std::ptrdiff_t>(begin), entries.begin() + static_cast<std::ptrdiff_t>(end),
+        [&](const Entry& other) { return other.mean.is_same(entry.mean) || other.variance.is_same(entry.variance); });
   };
   while (end < entries.size() && movable(entries[end]) && !comes_again(entries[end])) ++end;
   return end;

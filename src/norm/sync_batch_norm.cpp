@@ -38,7 +38,8 @@ at::Tensor sync_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
 
 // torch's layer alone knows its batch's statistics in a form that all its kernels have: running ones that move all the
 // way. They carry no mark, so this is torch's own at::batch_norm. They are written where rows_of_share would have them,
-// each at a multiple of 16 bytes: a launch for each thing that is done to a few numbers would take longer than the rest.
+// each at a multiple of 16 bytes: a launch for each thing that is done to a few numbers would take longer than the
+// rest.
 at::Tensor ghost_by_torch(const at::Tensor& x, const Layer& layer, Peers* peers) {
   const bool cudnn = at::globalContext().userEnabledCuDNN();
   if (!layer.running_mean.defined() && !layer.running_var.defined())
@@ -47,8 +48,7 @@ at::Tensor ghost_by_torch(const at::Tensor& x, const Layer& layer, Peers* peers)
   const int64_t channels = x.size(1);
   const at::Tensor rows = at::zeros({4, (channels + 3) / 4 * 4}, type).narrow(1, 0, channels);
   rows.slice(0, 0, 4, 2).fill_(1);  // there are a mean and a variance
-  const at::Tensor y =
-      at::batch_norm(x, layer.weight, layer.bias, rows[1], rows[3], true, 1, layer.epsilon, cudnn);
+  const at::Tensor y = at::batch_norm(x, layer.weight, layer.bias, rows[1], rows[3], true, 1, layer.epsilon, cudnn);
   const at::NoGradGuard no_grad;
   move_to_mean_of_shares(peers, rows, layer);
   return y;

@@ -79,7 +79,9 @@ TEST(Launcher, NoticesAnEndOfWhichAThreadThatIsNotItsOwnTakesTheSignal) {
   options.program = {"sh", "-c", "exec >&- 2>&-; sleep 0.05"};
   const pid_t launcher = fork();
   if (launcher == 0) {
-    std::thread([] { for (volatile bool spins = true; spins;) continue; }).detach();
+    std::thread([] {
+      for (volatile bool spins = true; spins;) continue;
+    }).detach();
     for (int i = 0; i < 10; ++i)
       if (run(options) != 0) _exit(1);
     _exit(0);

@@ -56,7 +56,7 @@ struct WeightTile {
   using Registers = typename Product::Registers;
   static constexpr int kDepth = Product::kDepth;
   template <int kWidth>
-  static constexpr int kPacks = kWidth * kDepth / kPack / kTileThreads;  // that a thread moves in a step
+  static constexpr int kPacks = kWidth* kDepth / kPack / kTileThreads;  // that a thread moves in a step
   static_assert(kPacks<kColumns> >= 1 && kTileThreads % (kTileRows / kPack) == 0);
 
   template <class Block>
@@ -128,7 +128,8 @@ struct WeightTile {
     }
   }
   template <int kWidth, class Factor>
-  LOCKSTEP_HOST_DEVICE static void store(Factor& factor, int thread, const Pack<Storage, kPack> (&packs)[kPacks<kWidth>]) {
+  LOCKSTEP_HOST_DEVICE static void store(Factor& factor, int thread,
+                                         const Pack<Storage, kPack> (&packs)[kPacks<kWidth>]) {
     constexpr int kAcross = kWidth / kPack;
 #pragma unroll
     for (int n = 0; n < kPacks<kWidth>; ++n)
