@@ -8,20 +8,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm/failure/bounded.h"
+#include "comm/meeting/store_text.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
-namespace {
-
-std::string text_of(const std::vector<uint8_t>& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
-std::vector<uint8_t> bytes_of(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-
-}  // namespace
 
 FailureReports::FailureReports(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
     : store_(std::move(store)), rank_(rank), members_(size) {
@@ -45,14 +35,14 @@ int FailureReports::follow(int suspect, bool& ends) const {
     ends = !store_->check({key});
     if (ends) return suspect;
     seen.push_back(suspect);
-    suspect = std::stoi(text_of(store_->get(key)));
+    suspect = std::stoi(text_at(*store_, key));
   }
   return suspect;
 }
 
 int FailureReports::ask(int suspect, std::chrono::milliseconds patience) const {
   const int first = suspect < 0 ? -1 : members_[suspect];
-  store_->set(text("failed/", members_[rank_]), bytes_of(std::to_string(first)));
+  store_->set(text("failed/", members_[rank_]), std::to_string(first));
   const auto until = std::chrono::steady_clock::now() + patience;
   int found = -1;
   bool silent = false;
@@ -70,8 +60,7 @@ int FailureReports::ask(int suspect, std::chrono::milliseconds patience) const {
   }
   const auto member = std::ranges::find(members_, found);
   const int verdict = member == members_.end() ? suspect : static_cast<int>(member - members_.begin());
-  const auto stands = store_->compareSet(text("verdict", group_), {}, bytes_of(std::to_string(verdict)));
-  return std::stoi(text_of(stands));
+  return std::stoi(store_->compareSet(text("verdict", group_), "", std::to_string(verdict)));
 }
 
 int FailureReports::find_culprit(int suspect, std::chrono::milliseconds patience) const noexcept {

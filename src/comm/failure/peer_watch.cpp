@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/meeting/store_text.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
@@ -18,10 +19,9 @@ std::string sign_of(int rank) {
   return text("alive/", rank);
 }
 
-std::string read(c10d::Store& store, const std::string& key) {
-  if (!store.check({key})) return {};
-  const auto bytes = store.get(key);
-  return {bytes.begin(), bytes.end()};
+/// Empty where nobody has set it.
+std::string text_so_far(c10d::Store& store, const std::string& key) {
+  return store.check({key}) ? text_at(store, key) : "";
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void announce_failure(c10d::Store& store, int suspect) {
 }
 
 std::optional<int> announced_failure(c10d::Store& store) {
-  const std::string suspect = read(store, kFirst);
+  const std::string suspect = text_so_far(store, kFirst);
   return suspect.empty() ? std::nullopt : std::optional(std::stoi(suspect));
 }
 
@@ -62,7 +62,7 @@ struct PeerWatch::State {
 
   void look(int64_t beat) {
     store->set(sign_of(rank), std::to_string(beat));
-    const std::string sign = read(*store, sign_of(next));
+    const std::string sign = text_so_far(*store, sign_of(next));
     const auto now = Clock::now();
     if (sign != last_sign) {
       last_sign = sign;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "comm/meeting/store_text.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/error.h"
 
@@ -11,11 +12,6 @@ namespace {
 
 std::string key_of(int rank) {
   return text("gpu of ", rank);
-}
-
-std::string read(c10d::Store& store, const std::string& key) {
-  const auto bytes = store.get(key);
-  return {bytes.begin(), bytes.end()};
 }
 
 void await(c10d::Store& store, const std::string& key, int rank, std::chrono::milliseconds timeout) {
@@ -35,7 +31,7 @@ std::string said_by_rank_0(c10d::Store& store, int size, const std::string& want
   std::vector<std::string> gpus;
   for (int r = 0; r < size; ++r) {
     await(store, key_of(r), r, timeout);
-    gpus.push_back(read(store, key_of(r)).substr(1));
+    gpus.push_back(text_at(store, key_of(r)).substr(1));
   }
   try {
     return kSees + choose_backend(gpus, wanted);
@@ -69,7 +65,7 @@ std::string agree_on_backend(c10d::Store& store, int rank, int size, const std::
   store.set(key_of(rank), kSees + gpu);
   if (rank == 0) store.set(kVerdict, said_by_rank_0(store, size, wanted, timeout));
   await(store, kVerdict, 0, timeout);
-  const std::string said = read(store, kVerdict);
+  const std::string said = text_at(store, kVerdict);
   if (said[0] == kFails) throw Error(said.substr(1));
   return said.substr(1);
 }

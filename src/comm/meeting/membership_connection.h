@@ -6,6 +6,7 @@
 #include <functional>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "comm/meeting/store_text.h"
 #include "lockstep/comm/detail/members.h"
 #include "lockstep/comm/membership.h"
 
@@ -21,10 +22,7 @@ struct Membership::Connection {
   /// Makes a generation's group.
   std::function<Group(const Environment& place, const ConnectOptions& options)> connect;
 
-  members::Generation newest() const {
-    const auto bytes = store->get(members::key);
-    return members::parse({bytes.begin(), bytes.end()});
-  }
+  members::Generation newest() const { return members::parse(text_at(*store, members::key)); }
 };
 
 }  // namespace lockstep::comm
