@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -48,6 +49,10 @@ inline at::Tensor channels_last(const at::Tensor& x) {
 
 /// Channels-last, of what `like` has.
 at::Tensor empty_image(const at::Tensor& like, at::IntArrayRef sizes);
+
+/// Windows on images, as a filter on images of one channel: each value is a point.
+Geometry windows_on(int64_t images, int64_t height, int64_t width, std::array<int64_t, 2> window,
+                    std::array<int64_t, 2> stride);
 
 /// Where the filter begins in a full image, for each point.
 std::vector<int64_t> corners_of(const Geometry& geometry);

@@ -39,22 +39,9 @@ struct PooledGeometry {
             "dense::convolve_relu_pool", "the window is ", height, " x ", width,
             ", expected at least 1 x 1 and at most ", convolution.out_height, " x ", convolution.out_width,
             ", what the convolution gives");
-    const int64_t down = convolution.out_height / height, across = convolution.out_width / width;
-    convolution.out_height = down * height;
-    convolution.out_width = across * width;
-    windows = {convolution.images,
-               convolution.out_height,
-               convolution.out_width,
-               1,
-               1,
-               height,
-               width,
-               height,
-               width,
-               0,
-               0,
-               down,
-               across};
+    convolution.out_height -= convolution.out_height % height;
+    convolution.out_width -= convolution.out_width % width;
+    windows = windows_on(convolution.images, convolution.out_height, convolution.out_width, window, window);
   }
 };
 

@@ -189,21 +189,17 @@ void outer(const T* base, const int64_t* begins, int64_t count, const Rows& rows
 
 template <class T>
 void sum_rows(const T* b, int64_t count, int64_t n, T* __restrict sum) {
-  constexpr int64_t width = Simd<T>::kWidth;
-  for (int64_t column = 0; column < n; column += kPanel * width) {
-    const Panel<T> panel(n, column);
-    with_number<kPanel>(panel.vectors, [&]<int kVectors>() {
-      typename Simd<T>::Vector total[kVectors], row[kVectors];
-      for (int v = 0; v < kVectors; ++v) total[v] = Simd<T>::broadcast(0);
-      for (int64_t p = 0; p < count; ++p) {
-        load_row<T, kVectors>(b + p * n + column, panel.last, row);
-        for (int v = 0; v < kVectors; ++v) total[v] += row[v];
-      }
-      load_row<T, kVectors>(sum + column, panel.last, row);
-      for (int v = 0; v < kVectors; ++v) row[v] += total[v];
-      store_row<T, kVectors>(sum + column, panel.last, row);
-    });
-  }
+  for_each_panel<T>(n, [&]<int kVectors>(int64_t column, int64_t last) {
+    typename Simd<T>::Vector total[kVectors], row[kVectors];
+    for (int v = 0; v < kVectors; ++v) total[v] = Simd<T>::broadcast(0);
+    for (int64_t p = 0; p < count; ++p) {
+      load_row<T, kVectors>(b + p * n + column, last, row);
+      for (int v = 0; v < kVectors; ++v) total[v] += row[v];
+    }
+    load_row<T, kVectors>(sum + column, last, row);
+    for (int v = 0; v < kVectors; ++v) row[v] += total[v];
+    store_row<T, kVectors>(sum + column, last, row);
+  });
 }
 
 template <class T>

@@ -16,6 +16,13 @@ struct Rows {
   int64_t size() const { return lines * length; }
 };
 
+/// Windows on the points of an image: window w < count is a row of points that begins at point begins[w].
+struct Windows {
+  const int64_t* begins;
+  int64_t count;
+  Rows points;
+};
+
 template <class T>
 struct ImageKernels {
   /// n rounded up to whole vectors.
@@ -31,17 +38,15 @@ struct ImageKernels {
   void (*outer)(const T* base, const int64_t* begins, int64_t count, const Rows& rows, int64_t n, const T* b, T* sum);
   /// sum[j] += sum over p of b[p * n + j].
   void (*sum_rows)(const T* b, int64_t count, int64_t n, T* sum);
-  /// out[p * n + j] = scale * the sum of row_p over its taps, each n values: a line holds length / n of them.
-  void (*average)(const T* base, const int64_t* begins, int64_t count, const Rows& rows, int64_t n, T scale, T* out);
-  /// Every tap of row p gets scale * b[p * n + j] added: average's adjoint.
-  void (*spread)(const T* b, const int64_t* begins, int64_t count, const Rows& rows, int64_t n, T scale, T* base);
-  /// average() with zeros in place of negative values. Here begins and rows count points of n values, and `signs` says
-  /// of each value whether it was positive: padded(n) bytes a point.
-  void (*average_positive)(const T* base, const int64_t* begins, int64_t count, const Rows& points, int64_t n, T scale,
-                           int8_t* signs, T* out);
-  /// scale * b[p * n + j] in every tap of row p whose sign is positive, zero in the others.
-  void (*spread_positive)(const T* b, const int64_t* begins, int64_t count, const Rows& points, int64_t n, T scale,
-                          const int8_t* signs, T* base);
+  /// out[w * n + j] = the mean of base[point * n + j] over the points of window w.
+  void (*average)(const T* base, const Windows& windows, int64_t n, T* out);
+  /// Every point of window w gets its part of b[w * n + j] added: average's adjoint.
+  void (*spread)(const T* b, const Windows& windows, int64_t n, T* base);
+  /// average() with zeros in place of negative values. `signs` says of each value whether it was positive: padded(n)
+  /// bytes a point.
+  void (*average_positive)(const T* base, const Windows& windows, int64_t n, int8_t* signs, T* out);
+  /// Its part of b[w * n + j] in every point of window w whose sign is positive, zero in the others.
+  void (*spread_positive)(const T* b, const Windows& windows, int64_t n, const int8_t* signs, T* base);
   /// The pieces of each row of values (rows.size() of them) are added where the row begins: multiply's adjoint.
   void (*scatter)(const T* values, const int64_t* begins, int64_t count, const Rows& rows, T* base);
 };

@@ -61,6 +61,15 @@ inline void with_number(int64_t number, const Work& work) {
   work.template operator()<kMost>();
 }
 
+/// Calls work.operator()<kVectors>(column, last) for each panel of n columns.
+template <class T, class Work>
+inline void for_each_panel(int64_t n, const Work& work) {
+  for (int64_t column = 0; column < n; column += kPanel * Simd<T>::kWidth) {
+    const Panel<T> panel(n, column);
+    with_number<kPanel>(panel.vectors, [&]<int kVectors>() { work.template operator()<kVectors>(column, panel.last); });
+  }
+}
+
 template <class T, int kVectors, bool kWhole = false>
 inline void load_row(const T* from, int64_t last, typename Simd<T>::Vector* row) {
   constexpr int whole = kWhole ? kVectors : kVectors - 1;

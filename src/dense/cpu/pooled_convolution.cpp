@@ -8,11 +8,6 @@
 namespace lockstep::dense::cpu {
 namespace {
 
-template <class T>
-T scale_of(const Geometry& windows) {
-  return T(1) / static_cast<T>(windows.kernel_height * windows.kernel_width);
-}
-
 int64_t signs_of_image(const Geometry& geometry) {
   // The same for float32 and float64: the wider vectors.
   return geometry.points() * image_kernels<float>().padded(geometry.filters);
@@ -35,8 +30,8 @@ void pooled_convolution(const Geometry& geometry, const Geometry& windows, const
     int8_t* sign = signs.mutable_data_ptr<int8_t>();
     for (int64_t image = 0; image < geometry.images; ++image) {
       products.write(image, values);
-      image_kernels<T>().average_positive(values, corners.data(), windows.points(), rows_of(windows), geometry.filters,
-                                          scale_of<T>(windows), sign, out);
+      image_kernels<T>().average_positive(values, {corners.data(), windows.points(), rows_of(windows)},
+                                          geometry.filters, sign, out);
       sign += signs_of_image(geometry);
       out += windows.points() * geometry.filters;
     }
@@ -57,8 +52,8 @@ void pooled_gradients(const Geometry& geometry, const Geometry& windows, const a
     const T* from = gradient.const_data_ptr<T>();
     const int8_t* sign = signs.const_data_ptr<int8_t>();
     for (int64_t image = 0; image < geometry.images; ++image) {
-      image_kernels<T>().spread_positive(from, corners.data(), windows.points(), rows_of(windows), geometry.filters,
-                                         scale_of<T>(windows), sign, values);
+      image_kernels<T>().spread_positive(from, {corners.data(), windows.points(), rows_of(windows)}, geometry.filters,
+                                         sign, values);
       if (input) input->write(values, x_gradient.mutable_data_ptr<T>() + image * geometry.image_values());
       sums.add(image, values);
       sign += signs_of_image(geometry);
