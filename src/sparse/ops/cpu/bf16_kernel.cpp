@@ -73,39 +73,17 @@ void pack_rows(const uint16_t* w, int64_t k, int64_t n, int64_t row_stride, Neig
     }
 }
 
-/// Some columns at a time: neighbours lie side by side in each.
-void pack_columns(const uint16_t* w, int64_t k, int64_t n, int64_t column_stride, Neighbours* packed) {
-  constexpr int64_t kTall = 4, kWide = 8;
-  for (int64_t from = 0; from < padded<Neighbours>(n); from += kWide) {
-    const int64_t first = from / (kPanelVectors * kWidth) * (kPanelVectors * kWidth);
-    const int64_t columns = panel_width<Neighbours>(n - first);
-    const int64_t real = n - from < kWide ? n - from : kWide;  // none or fewer where only zeros follow
-    Neighbours* to = packed + first * k + (from - first);
-    const auto at = [&](int64_t c, int64_t i) {
-      Neighbours value;
-      __builtin_memcpy(&value, w + (from + c) * column_stride + 2 * i, sizeof value);
-      return value;
-    };
-    int64_t i = 0;
-    if (real == kWide)
-      for (; i + kTall <= k; i += kTall) {
-        Neighbours square[kTall][kWide];
-        for (int64_t c = 0; c < kWide; ++c)
-          for (int64_t r = 0; r < kTall; ++r) square[r][c] = at(c, i + r);
-        for (int64_t r = 0; r < kTall; ++r) __builtin_memcpy(to + (i + r) * columns, square[r], sizeof square[r]);
-      }
-    for (; i < k; ++i)
-      for (int64_t c = 0; c < kWide; ++c) to[i * columns + c] = c < real ? at(c, i) : Neighbours{0, 0};
-  }
-}
-
 void pack_weights(const uint16_t* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride,
                   uint16_t* packed) {
   auto* const to = reinterpret_cast<Neighbours*>(packed);
   if (column_stride == 1)
     pack_rows(w, k / 2, n, row_stride, to);
   else
-    pack_columns(w, k / 2, n, column_stride, to);
+    pack_columns(k / 2, n, to, [=](int64_t column, int64_t i) {
+      Neighbours value;
+      __builtin_memcpy(&value, w + column * column_stride + 2 * i, sizeof value);
+      return value;
+    });
 }
 
 void multiply_rows(const uint16_t* const* rows, float* const* sums, int64_t count, int64_t k, int64_t n,
@@ -114,13 +92,9 @@ void multiply_rows(const uint16_t* const* rows, float* const* sums, int64_t coun
            reinterpret_cast<const Neighbours*>(packed));
 }
 
-// Eight values are packed at a time where a block holds fewer: what is too much is overwritten by the next pair's, and
-// the last pair's falls into a gap behind the block.
-constexpr int64_t kPackedAtOnce = 8;
-static_assert(kBlockRows <= kPackedAtOnce);
-
-int64_t block_size(int64_t count) {
-  return (count + 1) / 2 * kBlockRows + kPackedAtOnce;
+/// Of so many rows; the last may have no second row.
+int64_t pairs_of(int64_t count) {
+  return (count + 1) / 2;
 }
 
 /// Packs the columns of each block of a's rows, two rows side by side.
@@ -128,35 +102,32 @@ void pack_blocks(const uint16_t* const* a, int64_t count, const Blocks& blocks, 
   for (int64_t block = 0; block < blocks.count; ++block) {
     const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
     const int64_t left = blocks.total - from;
-    Neighbours* to = packed + block * block_size(count);
+    Neighbours* to = packed + block * block_size(pairs_of(count));
     for (int64_t p = 0; p < count; p += 2, to += rows) {
       const __m256i odd = p + 1 < count ? load_part(a[p + 1] + from, left) : _mm256_setzero_si256();
-      _mm512_mask_storeu_epi32(to, (1U << kPackedAtOnce) - 1, beside(load_part(a[p] + from, left), odd));
+      _mm512_mask_storeu_epi32(to, (1U << kCopied) - 1, beside(load_part(a[p] + from, left), odd));
     }
   }
 }
 
+/// In values of 16 bits.
 int64_t outer_scratch(int64_t count, int64_t m) {
-  return 2 * (Blocks(m).count * block_size(count) + (count + 1) / 2 * kPanelVectors * kWidth);
+  return 2 * outer_scratch<Neighbours>(pairs_of(count), m);
 }
 
 void outer(const uint16_t* const* a, const uint16_t* const* b, int64_t count, int64_t m, int64_t n, float* sum,
            uint16_t* scratch) {
-  const int64_t stride = padded<Neighbours>(n), pairs = (count + 1) / 2;
+  const int64_t stride = padded<Neighbours>(n), pairs = pairs_of(count);
   const Blocks blocks(m);
   auto* const left = reinterpret_cast<Neighbours*>(scratch);
-  Neighbours* const right = left + blocks.count * block_size(count);
+  Neighbours* const right = left + blocks.count * block_size(pairs);
   pack_blocks(a, count, blocks, left);
   for (int64_t column = 0; column < n; column += kPanelVectors * kWidth) {
     const int64_t columns = panel_width<Neighbours>(n - column);
     for (int64_t p = 0; p < count; p += 2)
       pack_beside(b[p] + column, p + 1 < count ? b[p + 1] + column : nullptr, n - column, columns,
                   right + p / 2 * columns);
-    const auto add = columns == kWidth ? outer_packed<kBlockRows, 1, Neighbours>
-                                       : outer_packed<kBlockRows, kPanelVectors, Neighbours>;
-    for (int64_t block = 0; block < blocks.count; ++block)
-      add(blocks.start(block + 1) - blocks.start(block), left + block * block_size(count), right, pairs,
-          sum + blocks.start(block) * stride + column, stride);
+    outer_panel(blocks, left, right, columns, pairs, sum + column, stride);
   }
 }
 

@@ -17,9 +17,6 @@ inline void copy_padded(const T* from, int64_t real, int64_t columns, T* to) {
   }
 }
 
-// Weights come from memory, so they are read in the order in which they lie there; the panel that is written is in
-// cache.
-
 /// Row by row: a row's values lie side by side.
 template <class T>
 void pack_rows(const T* w, int64_t k, int64_t n, int64_t row_stride, T* packed) {
@@ -30,35 +27,12 @@ void pack_rows(const T* w, int64_t k, int64_t n, int64_t row_stride, T* packed) 
     }
 }
 
-/// Some columns at a time: a column's values lie side by side.
-template <class T>
-void pack_columns(const T* w, int64_t k, int64_t n, int64_t column_stride, T* packed) {
-  constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
-  constexpr int64_t kTall = 4, kWide = width < 8 ? width : 8;
-  for (int64_t from = 0; from < padded<T>(n); from += kWide) {
-    const int64_t first = from / panel * panel, columns = panel_width<T>(n - first);
-    const int64_t real = n - from < kWide ? n - from : kWide;  // none or fewer where only zeros follow
-    T* to = packed + first * k + (from - first);
-    const T* source = w + from * column_stride;
-    int64_t i = 0;
-    if (real == kWide)
-      for (; i + kTall <= k; i += kTall) {
-        T square[kTall][kWide];
-        for (int64_t c = 0; c < kWide; ++c)
-          for (int64_t r = 0; r < kTall; ++r) square[r][c] = source[c * column_stride + i + r];
-        for (int64_t r = 0; r < kTall; ++r) __builtin_memcpy(to + (i + r) * columns, square[r], sizeof square[r]);
-      }
-    for (; i < k; ++i)
-      for (int64_t c = 0; c < kWide; ++c) to[i * columns + c] = c < real ? source[c * column_stride + i] : T(0);
-  }
-}
-
 template <class T>
 void pack(const T* w, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride, T* packed) {
   if (column_stride == 1)
     pack_rows(w, k, n, row_stride, packed);
   else
-    pack_columns(w, k, n, column_stride, packed);
+    pack_columns(k, n, packed, [=](int64_t column, int64_t i) { return w[column * column_stride + i]; });
 }
 
 /// A block of `rows` rows of the sum that read where they lie.
@@ -68,16 +42,6 @@ void outer_scattered(int64_t rows, Scattered<T> a, Scattered<T> b, int64_t count
     if (rows == kRows) return outer_block<T, kRows, kVectors>(a, b, count, sum, stride);
     outer_scattered<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
   }
-}
-
-// Values are copied eight at a time where a block holds fewer: what is too much is overwritten by the next row's, and
-// the last row's falls into a gap behind the block.
-constexpr int64_t kCopied = 8;
-static_assert(kBlockRows <= kCopied);
-
-/// Values of one packed block of rows, the gap included.
-int64_t block_size(int64_t count) {
-  return count * kBlockRows + kCopied;
 }
 
 /// Packs the columns of each block of a's rows, one pair after the other.
@@ -101,11 +65,6 @@ void pack_part(const T* const* b, int64_t count, int64_t column, int64_t n, int6
   for (int64_t p = 0; p < count; ++p, packed += columns) copy_padded(b[p] + column, n - column, columns, packed);
 }
 
-template <class T>
-int64_t outer_scratch(int64_t count, int64_t m) {
-  return Blocks(m).count * block_size(count) + count * kPanelVectors * Simd<T>::kWidth;
-}
-
 // Short rows are read where they lie: they stay in the first-level cache while all blocks of the sum pass. Long ones,
 // and columns that fill no vector, are copied.
 constexpr int64_t kShortRow = 64;
@@ -120,18 +79,16 @@ void outer(const T* const* a, const T* const* b, int64_t count, int64_t m, int64
   if (copies) pack_blocks(a, count, blocks, scratch);
   for (int64_t column = 0; column < n; column += kPanelVectors * width) {
     const int64_t columns = panel_width<T>(n - column);
-    if (copies) pack_part(b, count, column, n, columns, panel);
+    if (copies) {
+      pack_part(b, count, column, n, columns, panel);
+      outer_panel(blocks, scratch, panel, columns, count, sum + column, stride);
+      continue;
+    }
+    const auto add =
+        columns == width ? outer_scattered<kBlockRows, 1, T> : outer_scattered<kBlockRows, kPanelVectors, T>;
     for (int64_t block = 0; block < blocks.count; ++block) {
       const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
-      T* to = sum + from * stride + column;
-      if (copies) {
-        const auto add = columns == width ? outer_packed<kBlockRows, 1, T> : outer_packed<kBlockRows, kPanelVectors, T>;
-        add(rows, scratch + block * block_size(count), panel, count, to, stride);
-      } else {
-        const auto add =
-            columns == width ? outer_scattered<kBlockRows, 1, T> : outer_scattered<kBlockRows, kPanelVectors, T>;
-        add(rows, {a, from}, {b, column}, count, to, stride);
-      }
+      add(rows, {a, from}, {b, column}, count, sum + from * stride + column, stride);
     }
   }
 }

@@ -31,6 +31,30 @@ constexpr int64_t panel_width(int64_t left) {
   return left <= Simd<T>::kWidth ? Simd<T>::kWidth : kPanelVectors * Simd<T>::kWidth;
 }
 
+/// Packs a matrix for multiply(), some columns at a time, where a column's values lie side by side: at(c, i) is value i
+/// of column c. Weights come from memory, so they are read in the order in which they lie there; the panel that is
+/// written is in cache.
+template <class T, class At>
+void pack_columns(int64_t k, int64_t n, T* packed, const At& at) {
+  constexpr int64_t width = Simd<T>::kWidth, panel = kPanelVectors * width;
+  constexpr int64_t kTall = 4, kWide = width < 8 ? width : 8;
+  for (int64_t from = 0; from < padded<T>(n); from += kWide) {
+    const int64_t first = from / panel * panel, columns = panel_width<T>(n - first);
+    const int64_t real = n - from < kWide ? n - from : kWide;  // none or fewer where only zeros follow
+    T* to = packed + first * k + (from - first);
+    int64_t i = 0;
+    if (real == kWide)
+      for (; i + kTall <= k; i += kTall) {
+        T square[kTall][kWide];
+        for (int64_t c = 0; c < kWide; ++c)
+          for (int64_t r = 0; r < kTall; ++r) square[r][c] = at(from + c, i + r);
+        for (int64_t r = 0; r < kTall; ++r) __builtin_memcpy(to + (i + r) * columns, square[r], sizeof square[r]);
+      }
+    for (; i < k; ++i)
+      for (int64_t c = 0; c < kWide; ++c) to[i * columns + c] = c < real ? at(from + c, i) : T{};
+  }
+}
+
 // Rows x vectors of sums stay in registers while k runs: per step, `vectors` loads of weights, one broadcast a row. The
 // product starts from zero and is added at the end, so that rounding grows with k plus the number of products and not
 // with all terms there are.
@@ -95,6 +119,22 @@ struct Blocks {
   int64_t start(int64_t block) const { return block * total / count; }
 };
 
+// Values are copied eight at a time into a packed block of rows where it holds fewer: what is too much is overwritten
+// by the next ones, and the last ones fall into a gap behind the block.
+constexpr int64_t kCopied = 8;
+static_assert(kBlockRows <= kCopied);
+
+/// Values of one packed block of rows with `count` values each, the gap included.
+inline int64_t block_size(int64_t count) {
+  return count * kBlockRows + kCopied;
+}
+
+/// Values of all blocks of m rows, and of one panel.
+template <class T>
+int64_t outer_scratch(int64_t count, int64_t m) {
+  return Blocks(m).count * block_size(count) + count * kPanelVectors * Simd<T>::kWidth;
+}
+
 /// Rows that lie anywhere, from column `from` on.
 template <class T>
 struct Scattered {
@@ -139,6 +179,18 @@ void outer_packed(int64_t rows, const T* a, const T* b, int64_t count, SumOf<T>*
       return outer_block<T, kRows, kVectors>(Packed<T, kRows>{a}, Packed<T, kVectors * Simd<T>::kWidth>{b}, count, sum,
                                              stride);
     outer_packed<kRows - 1, kVectors>(rows, a, b, count, sum, stride);
+  }
+}
+
+/// All blocks of packed rows, with one packed panel of so many columns.
+template <class T>
+void outer_panel(const Blocks& blocks, const T* packed, const T* panel, int64_t columns, int64_t count, SumOf<T>* sum,
+                 int64_t stride) {
+  const auto add =
+      columns == Simd<T>::kWidth ? outer_packed<kBlockRows, 1, T> : outer_packed<kBlockRows, kPanelVectors, T>;
+  for (int64_t block = 0; block < blocks.count; ++block) {
+    const int64_t from = blocks.start(block), rows = blocks.start(block + 1) - from;
+    add(rows, packed + block * block_size(count), panel, count, sum + from * stride, stride);
   }
 }
 
