@@ -140,7 +140,9 @@ void read_caches(const fs::path& cpu, CpuInfo& info) {
   }
 }
 
-std::vector<int> allowed_cpus() {
+}  // namespace
+
+std::vector<int> detail::allowed_cpus() {
   // The kernel refuses a set smaller than its own: a big host needs more than the 1,024 CPUs of cpu_set_t.
   for (int count = CPU_SETSIZE; count <= CPU_SETSIZE * 64; count *= 2) {
     cpu_set_t* set = CPU_ALLOC(count);
@@ -154,8 +156,6 @@ std::vector<int> allowed_cpus() {
   }
   return {0};
 }
-
-}  // namespace
 
 CpuInfo detail::read_cpu_info(const fs::path& root, const std::vector<int>& allowed) {
   CpuInfo info;
@@ -172,7 +172,7 @@ CpuInfo detail::read_cpu_info(const fs::path& root, const std::vector<int>& allo
 }
 
 const CpuInfo& cpu_info() {
-  static const CpuInfo info = detail::read_cpu_info("/", allowed_cpus());
+  static const CpuInfo info = detail::read_cpu_info("/", detail::allowed_cpus());
   return info;
 }
 

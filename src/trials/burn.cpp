@@ -22,6 +22,7 @@
 #include <optional>
 #include <thread>
 
+#include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/numerics/philox.h"
 #include "lockstep/numerics/pinned.h"
@@ -37,14 +38,7 @@ constexpr int64_t kWorkCount = kWorks.size();
 constexpr int64_t kHostName = 64;  // bytes
 
 std::vector<int> cores_of(const BurnOptions& options) {
-  std::vector<int> all = options.cores;
-  if (all.empty()) {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &allowed)) all.push_back(core);
-  }
+  const std::vector<int> all = options.cores.empty() ? detail::allowed_cpus() : options.cores;
   std::vector<int> mine;
   for (size_t c = static_cast<size_t>(options.local_rank); c < all.size(); c += static_cast<size_t>(options.local_size))
     mine.push_back(all[c]);
@@ -107,10 +101,10 @@ at::Tensor compute(int64_t work, int64_t round) {
 
 // One core's results: a hash for each work of each round.
 std::vector<int64_t> run_on(int core, const BurnOptions& options, Clock::time_point until) {
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(core, &only);
-  require(sched_setaffinity(0, sizeof only, &only) == 0, "burn", "core ", core,
+  std::vector<cpu_set_t> only(static_cast<size_t>(std::max(core, 0) / CPU_SETSIZE + 1));  // one alone ends at 1,024
+  const size_t bytes = only.size() * sizeof(cpu_set_t);
+  CPU_SET_S(core, bytes, only.data());
+  require(sched_setaffinity(0, bytes, only.data()) == 0, "burn", "core ", core,
           " can't be used, expected one that this process may run on");
   const ReplicaNumerics numerics;
   const at::NoGradGuard no_grad;

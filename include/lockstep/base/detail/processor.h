@@ -24,8 +24,10 @@ struct CpuInfo {
 const CpuInfo& cpu_info();
 
 namespace detail {
-/// Reads the files that Linux keeps below `root` (a test gives a folder of its own). `allowed` are the CPUs (hardware
-/// threads) that the process may run on.
+/// The CPUs (hardware threads) that this process may run on; CPU 0 alone where the kernel does not say.
+std::vector<int> allowed_cpus();
+
+/// Reads the files that Linux keeps below `root` (a test gives a folder of its own) for these CPUs.
 CpuInfo read_cpu_info(const std::filesystem::path& root, const std::vector<int>& allowed);
 }  // namespace detail
 
