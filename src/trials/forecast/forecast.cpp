@@ -7,7 +7,6 @@
 #include <numeric>
 #include <set>
 
-#include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/report/format.h"
 #include "trials/forecast/interval.h"
@@ -37,8 +36,8 @@ ShareTable even_shares(const ForecastRow& row) {
 
 class Forecaster {
  public:
-  Forecaster(const ForecastOptions& options, const Profile& profile, const Hosts& hosts, const parallel::LinkCost& link)
-      : options_(options), profile_(profile), hosts_(hosts), link_(link) {}
+  Forecaster(const ForecastOptions& options, const Profile& profile, const parallel::LinkCost& link)
+      : options_(options), profile_(profile), link_(link) {}
 
   /// What clouds of the coming steps weigh, for each batch and number of replicas.
   void look_up_shares(const std::vector<ForecastRow>& rows) {
@@ -182,7 +181,6 @@ class Forecaster {
 
   const ForecastOptions& options_;
   const Profile& profile_;
-  const Hosts hosts_;
   const parallel::LinkCost link_;
   std::map<std::pair<int64_t, int64_t>, ShareTable> shares_;
 };
@@ -214,7 +212,7 @@ ForecastResult forecast(const ForecastOptions& given, const Profile& profile) {
   const Hosts hosts = hosts_of(options, profile.cores);
   ForecastResult result{
       .profile = profile, .link = parse_link(options.link, profile.loopback), .rows = placements_of(options, hosts)};
-  Forecaster forecaster(options, profile, hosts, result.link);
+  Forecaster forecaster(options, profile, result.link);
   forecaster.look_up_shares(result.rows);
   for (ForecastRow& row : result.rows) forecaster.fill(row);
   compare(result.rows, profile);
