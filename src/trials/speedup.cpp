@@ -39,9 +39,15 @@ struct Measured {
   }
 };
 
-Trial trial_of(const run::Config& config, const Measured& one, bool gpus) {
-  Trial trial{.config = config};
-  trial.config.batch = one.batch;
+run::Config config_of(const Measured& one, const SpeedupOptions& options) {
+  run::Config config = options.config;
+  config.replicas = same_replicas(config, *std::ranges::max_element(options.devices), one.batch);
+  config.batch = one.batch;
+  return config;
+}
+
+Trial trial_of(const Measured& one, const SpeedupOptions& options, bool gpus) {
+  Trial trial{.config = config_of(one, options)};
   if (gpus) {
     trial.processes = static_cast<int>(one.devices);
     trial.config.devices = "cuda";
@@ -71,9 +77,7 @@ bool forecasts(const SpeedupOptions& options, bool gpus) {
 
 // One round of it.
 SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
-  run::Config config = options.config;
-  config.replicas = same_replicas(config, *std::ranges::max_element(options.devices), one.batch);
-  Trial trial = trial_of(config, one, gpus);
+  Trial trial = trial_of(one, options, gpus);
   const TrialResult result = run_trial(trial);
   SpeedupRound round{.batch = one.batch, .devices = one.devices, .seconds_per_step = one.together.add_round(result)};
   if (options.apart && one.devices > 1) {
@@ -113,9 +117,7 @@ std::vector<std::optional<double>> forecasts_of(const std::vector<Measured>& all
   std::map<int64_t, Profile> profiles;  // by batch size
   for (const Measured& one : all)
     if (!one.alone.phases.empty()) {
-      run::Config config = options.config;
-      config.replicas = same_replicas(config, *std::ranges::max_element(options.devices), one.batch);
-      config.batch = one.batch;
+      run::Config config = config_of(one, options);
       config.devices = "cpu:1";
       config.split = "data";
       profiles.emplace(one.batch, make_profile(config, one.alone, one.crowd));
