@@ -14,6 +14,7 @@
 #include "lockstep/models/state_dict.h"
 #include "lockstep/run/detail/json.h"
 #include "lockstep/run/weights.h"
+#include "lockstep/trials/detail/step_phases.h"
 #include "trials/child.h"
 #include "trials/forecast/measurements.h"
 #include "trials/traced.h"
@@ -35,7 +36,7 @@ class Recording {
     seconds_.push_back((passed + (seconds_.empty() ? passed : passed_before_)) / 2);
     passed_before_ = passed;
     losses_.push_back(report.loss);
-    if (++steps_ > warm_up_steps + 1) sum_ += report.phases;  // they are of the step before
+    phases_.add(report);
     if (hashes_) {
       std::vector<std::string> row;
       names_.clear();
@@ -68,8 +69,8 @@ class Recording {
              {"losses", losses_},
              {"hash", outcome.hash},
              {"why_split", trainer.why_split()}};
-    if (const auto steps = static_cast<double>(steps_ - warm_up_steps - 1); steps > 0)
-      for (const auto& [name, member] : run::phase_members) out["phases"][name] = sum_.*member / steps;
+    if (const auto phases = phases_.mean())
+      for (const auto& [name, member] : run::phase_members) out["phases"][name] = *phases.*member;
     if (outcome.last.test) {
       out["test_loss"] = outcome.last.test->loss;
       out["test_accuracy"] = outcome.last.test->accuracy;
@@ -79,8 +80,7 @@ class Recording {
 
  private:
   bool hashes_;
-  int64_t steps_ = 0;
-  run::Phases sum_;
+  StepPhases phases_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   double passed_before_ = 0;
   std::vector<double> seconds_, losses_;

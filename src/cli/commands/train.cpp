@@ -26,6 +26,7 @@
 #include "lockstep/train/job.h"
 #include "lockstep/train/survive.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/trials/detail/step_phases.h"
 #include "lockstep/trials/forecast.h"
 
 namespace lockstep::cli {
@@ -50,25 +51,20 @@ class StepWatch {
     const auto threads = static_cast<int64_t>(parse_devices(trainer.config().devices).size());
     forecast_ = trials::forecast_of(trainer.config(), group.size(), threads, *profile_);
     if (group.rank() != 0) return;
-    // A step knows the times of the one before. The first ones warm up.
-    trainer.on_step([this](const train::StepReport& step, const models::Classifier&) {
-      if (++seen_ > trials::warm_up_steps + 1) seconds_ += step.phases.sum();
-    });
+    trainer.on_step([this](const train::StepReport& step, const models::Classifier&) { phases_.add(step); });
   }
 
   /// Empty where nothing was forecast, or too few steps were made.
   std::string verdict() const {
-    const int64_t steps = seen_ - trials::warm_up_steps - 1;
-    if (!forecast_ || steps < 1) return "";
-    return trials::verdict(forecast_->step.seconds, forecast_->low, forecast_->high,
-                           seconds_ / static_cast<double>(steps));
+    const auto phases = phases_.mean();
+    if (!forecast_ || !phases) return "";
+    return trials::verdict(forecast_->step.seconds, forecast_->low, forecast_->high, phases->sum());
   }
 
  private:
   std::optional<trials::Profile> profile_;
   std::optional<trials::ForecastRow> forecast_;
-  int64_t seen_ = 0;
-  double seconds_ = 0;
+  trials::StepPhases phases_;
 };
 
 void note_forecast(const std::string& folder, const std::string& verdict) {
