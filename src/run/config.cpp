@@ -122,6 +122,7 @@ void check(const Config& config) {
                                     {"examples", config.examples},
                                     {"test-examples", config.test_examples},
                                     {"save-every", config.save_every},
+                                    {"audit", config.audit},
                                     {"copy-every", config.copy_every},
                                     {"log-every", config.log_every},
                                     {"evaluate-every", config.evaluate_every}})

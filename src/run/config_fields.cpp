@@ -137,6 +137,13 @@ void add_run(std::vector<Field>& out, Config& c) {
        false,
        {},
        &c.split});
+  out.push_back(
+      {"audit",
+       kPlacement,
+       "Updates between audits: one replica's gradient is computed again on another device and compared; 0: none",
+       false,
+       {},
+       &c.audit});
   out.push_back({"workers", kPlacement, "Threads that read ahead", false, {}, &c.workers});
   out.push_back({"cache",
                  kPlacement,

@@ -142,6 +142,7 @@ Evaluation evaluate(const run::Config& config, const Task& task, const run::Tens
   wanted.accumulate = 1;
   wanted.tail = "exact";
   wanted.blocks.clear();
+  wanted.audit = 0;
   wanted.split = "data";  // without a backward pass every device can compute all of the network
   Task alone = task;
   alone.train = data;

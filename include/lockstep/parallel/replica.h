@@ -102,6 +102,13 @@ class Replica {
   /// Only the update, for gradients that backward() calls have left.
   StepResult step(Optimizer& optimizer);
 
+  /// For TeamOptions::audit, before the first step. `loss_of(replica, pass)` computes the loss of backward pass number
+  /// `pass` of the step that is under way (0, and on where passes accumulate), of the share of any replica, with this
+  /// replica's networks: all that this replica's own code does and draws from the beginning of a step to its
+  /// backward(). It runs on another thread while all replicas wait, and changes nothing but buffers of the networks.
+  using LossAgain = std::function<at::Tensor(int64_t replica, int64_t pass)>;
+  void audit_with(LossAgain loss_of);
+
   /// Collective. Registers a number that travels with each step of the optimiser, at no cost of its own: correct
   /// answers, a wish to stop. Replicas add to it before a step, and the step gives the sum, in float64 and in the
   /// tree's order, and starts again at 0. Throws Error where replicas give different names, or one that is taken.
@@ -143,8 +150,8 @@ class Replica {
 
   /// Collective. Compares what must be equal on all processes (weights, the optimiser's state) and, with `buffers`, the
   /// networks' buffers of all replicas, which are equal where every batch norm is synchronised. Throws Error that names
-  /// the first tensor that differs, its replica and the step. step() does so itself after every `every` updates when
-  /// that is not 0; else once, now.
+  /// the first tensor that differs, the step, and who has other bits than most: a process of three or more, or a
+  /// replica's buffer. step() does so itself after every `every` updates when that is not 0; else once, now.
   void watch_divergence(const Optimizer& optimizer, int64_t every = 0, bool buffers = false);
 
  private:

@@ -47,6 +47,12 @@ struct TeamOptions {
   /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts. With two
   /// sharers "cpu:4" is two pairs; a pair computes the slices of one replica's layers at once.
   Split split = {};
+  /// Every so many steps the gradient of one replica, drawn by the seed, is computed again before the update: on
+  /// another core of this process, or by another process. 0: never. Where bits differ a third device votes, and
+  /// AuditError (audit_error.h) names the wrong one. The result is that of a run without; each replica must call
+  /// Replica::audit_with(). Not with a split, and not on a single device. Synchronised batch norms are given again what
+  /// they had exchanged.
+  int64_t audit = 0;
 };
 
 /// R replicas and where they run. A value: copies are the same team.

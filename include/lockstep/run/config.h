@@ -74,6 +74,7 @@ struct Config {
   std::string out = "";
   std::string resume = "";
   int64_t save_every = 0;
+  int64_t audit = 0;        // updates; 0: never
   int64_t copy_every = 10;  // updates, where a lost process ends nothing
   int64_t log_every = 0;
   int64_t evaluate_every = 1;

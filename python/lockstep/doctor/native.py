@@ -32,7 +32,7 @@ _MEANS: Tuple[Tuple[str, str, str, str, str], ...] = (
      "An epoch uses examples more than once.", "They weigh more than others.", _ORDER),
     (r"(\d+) of (\d+) examples were used.*were missed.*", "missing-examples", "An epoch leaves examples out.",
      "They are not learned from in this epoch.", _ORDER),
-    (r"watch_divergence.*differs from replica 0's after step.*", "weights-differ", "Replicas hold different weights.",
+    (r"watch_divergence.*differs from .* after step.*", "weights-differ", "Replicas hold different weights.",
      "The replicas train different models.", _WATCH),
     (r"replicas have set different rules.*|processes have set different rules.*", "weights-differ",
      "Replicas step with different rules.", "The replicas train different models.", _WATCH),

@@ -15,6 +15,7 @@
 #include "cli/config_options.h"
 #include "cli/relaunch.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/detail/members.h"
 #include "lockstep/comm/membership.h"
@@ -208,6 +209,11 @@ bool is_restarted() {
   return count != nullptr && std::strtol(count, nullptr, 10) > 0;
 }
 
+bool is_alone(const run::Config& config, const comm::Group& group) {
+  const std::string devices = config.devices.empty() ? comm::usual_devices(group) : config.devices;
+  return group.size() == 1 && parse_devices(devices).size() == 1;
+}
+
 // What makes this process's trainer, once, or again and again where the job goes on without those that it loses.
 class TrainerMaker {
  public:
@@ -227,6 +233,10 @@ class TrainerMaker {
       config = train::resumed_config(config, given_, *copy);
       config.out = train::folder_of(*copy);
       config.blocks.clear();  // of processes that are not the same any more
+      if (config.audit > 0 && is_alone(config, group)) {
+        log_warning("train: one device is left, so that gradients are not audited any more");
+        config.audit = 0;
+      }
     } else {
       start = find_start(config, given_, options_, group);
     }

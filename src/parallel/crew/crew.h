@@ -63,6 +63,10 @@ class Crew {
   void enter(int64_t member);
   void leave(int64_t member);
 
+  /// A member stays on the core that it computes on, until it may roam again. Both from its own thread.
+  void stay_here(int64_t member) noexcept { sleepers_[member]->stay_here(); }
+  void roam(int64_t member) noexcept { sleepers_[member]->roam(); }
+
   /// A member in a pass comes to a part, forwards or backwards. It returns with one of that part's permits in place of
   /// the one that it had. What it computed in the parts behind a border that it comes back over is no longer kept.
   void come_to(int64_t member, int64_t part);

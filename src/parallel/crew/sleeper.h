@@ -26,6 +26,10 @@ class Sleeper {
 
   void sleep();
 
+  /// The calling thread, which is the one that waits here, stays on the core that it is on, until it may roam again.
+  void stay_here() noexcept;
+  void roam() noexcept;
+
   /// It will begin on the caller's core. Comes before wake(), from the thread that will call that.
   void begin_here() noexcept;
 
@@ -33,10 +37,13 @@ class Sleeper {
   void wake() noexcept { sem_post(&woken_); }
 
  private:
+  bool bind_here() noexcept;  // its thread, to the caller's core
+
   sem_t woken_;  // std::counting_semaphore yields before it sleeps: to whoever is on this core, for a whole time slice
   pthread_t thread_{};
   cpu_set_t allowed_{};  // the cores it may run on
   bool bound_ = false;
+  bool stays_ = false;
 };
 
 }  // namespace lockstep::parallel

@@ -36,6 +36,12 @@ Facts facts_in(const at::Tensor& bytes) {
   return facts;
 }
 
+std::string fact(const std::string& name, const at::Tensor& tensor) {
+  return tensor.defined() ? text(name, ": ", tensor.scalar_type(), tensor.sizes()) : name + ": undefined";
+}
+
+}  // namespace
+
 at::Tensor broadcast_bytes(const TeamState& team, at::Tensor bytes, int64_t from) {
   const auto size = at::full({1}, bytes.numel(), at::kLong);
   team.control.broadcast({size}, static_cast<int>(from)).wait();
@@ -43,12 +49,6 @@ at::Tensor broadcast_bytes(const TeamState& team, at::Tensor bytes, int64_t from
   team.control.broadcast({bytes}, static_cast<int>(from)).wait();
   return bytes;
 }
-
-std::string fact(const std::string& name, const at::Tensor& tensor) {
-  return tensor.defined() ? text(name, ": ", tensor.scalar_type(), tensor.sizes()) : name + ": undefined";
-}
-
-}  // namespace
 
 void agree(const TeamState& team, const char* operation, const Facts& mine) {
   if (!team.has_other_processes()) return;
@@ -76,7 +76,8 @@ void agree(const TeamState& team, const char* operation, const Facts& mine) {
 Facts facts_of(const TeamState& team) {
   const TeamOptions& options = team.options;
   Facts facts{text("replicas ", options.replicas), text("seed ", options.seed),
-              options.order == Order::canonical ? "order canonical" : "order ring", text("slices ", options.slices)};
+              options.order == Order::canonical ? "order canonical" : "order ring", text("slices ", options.slices),
+              text("audit ", options.audit)};
   for (int64_t p = 0; p < team.placement.processes(); ++p)
     facts.push_back(text("block ", p, " of ", team.placement.block(p).size()));
   return facts;

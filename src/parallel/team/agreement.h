@@ -19,6 +19,9 @@ using Facts = std::vector<std::string>;
 /// others than process 0.
 void agree(const TeamState& team, const char* operation, const Facts& mine);
 
+/// Collective over the processes. Bytes that one of them has.
+at::Tensor broadcast_bytes(const TeamState& team, at::Tensor bytes, int64_t from);
+
 Facts facts_of(const TeamState& team);
 Facts facts_of(const torch::nn::Module& network, at::MemoryFormat format);
 Facts facts_of(std::span<const OptimizedParameter> parameters, std::span<const Rule> rules,

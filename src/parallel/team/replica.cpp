@@ -20,6 +20,7 @@
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/optim/owned_parameters.h"
 #include "parallel/team/agreement.h"
+#include "parallel/team/audit.h"
 #include "parallel/team/divergence.h"
 #include "parallel/team/share.h"
 #include "parallel/team/team_state.h"
@@ -116,6 +117,9 @@ Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const Op
     for (const Offer* one : all) offered.push_back(&one->groups);
     auto parameters = take_parameters(team, offered);
     agree(team, "optimizer", facts_of(parameters, mine.rules_, options));
+    require(team.audit == nullptr || team.made == nullptr, "optimizer",
+            "the team audits gradients and has an optimiser already, expected one: gradients that another's step left ",
+            "can't be told from these");
     team.made = std::make_shared<OptimizerState>(state_->team, std::move(parameters), mine.rules_, options);
     return {};
   });
@@ -160,6 +164,8 @@ void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double
   require(weight == 0 || loss.requires_grad(), "backward",
           "the loss has no history, expected one that was computed from the network's parameters");
   state_->timeline().enter(Phase::backward);
+  if (state_->team->audit)
+    state_->team->audit->add_pass(state_->member, state_->steps, weight * optimizer.state_->loss_scale());
   // The gradient of a sum over the share; step() divides by the sum of all weights. With weight 0 too: where batch
   // norms are synchronised, the other replicas' backward passes wait for this one's.
   differentiate(loss, weight * optimizer.state_->loss_scale());
@@ -193,6 +199,7 @@ StepResult Replica::step(Optimizer& optimizer) {
       set_learning_rate(optimizer.rules_[g], optimizer.initial_lr_[g] * optimizer.schedule_(state.steps()));
   state.contribution(mine.member).handle = &optimizer;
   state.exchange().complete(mine.member);
+  if (team.audit) team.audit->check(mine.member, state, mine.steps);
   team.crew->meet(
       mine.member, "step",
       [&] {
@@ -209,6 +216,11 @@ StepResult Replica::step(Optimizer& optimizer) {
   begin_step();
   if (mine.watch_every > 0 && state.steps() % mine.watch_every == 0) compare(optimizer, mine.watch_buffers);
   return result;
+}
+
+void Replica::audit_with(LossAgain loss_of) {
+  require(loss_of != nullptr, "audit_with", "the function is empty, expected one that computes a loss");
+  if (state_->team->audit) state_->team->audit->compute_with(state_->member, std::move(loss_of));
 }
 
 StepSum Replica::step_sum(const Optimizer& optimizer, const std::string& name) {
@@ -262,8 +274,8 @@ Timings Replica::timings() const {
 }
 
 void Replica::begin_step() {
-  const RandomKey key{state_->team->options.seed, kStepDraws};
-  state_->draws->begin(key.fold(static_cast<uint64_t>(state_->steps)).fold(static_cast<uint64_t>(number())));
+  state_->draws->begin(state_->team->draws_of(state_->steps, number()));
+  if (state_->team->audit) state_->team->audit->begin_step(state_->member, state_->steps);
 }
 
 at::Tensor Replica::all_gather(const at::Tensor& mine) {
@@ -324,11 +336,13 @@ void Replica::compare(const Optimizer& optimizer, bool buffers) {
   NamedTensors tensors;
   for (const auto& parameter : optimizer.state_->parameters()) tensors.emplace_back(parameter.name, parameter.weight);
   for (const auto& [name, tensor] : optimizer.state_->common_state()) tensors.emplace_back(name, tensor);
+  const size_t of_processes = tensors.size();
   for (const auto& network : state_->team->networks)
     if (buffers)
       for (const auto& buffer : network->networks[state_->member]->named_buffers())
         tensors.emplace_back(buffer.key(), buffer.value());
-  require_equal_hashes(all_gather(hashes_of(tensors)), tensors, optimizer.steps());
+  require_equal_hashes(all_gather(hashes_of(tensors)), tensors,
+                       {.placement = state_->team->placement, .of_processes = of_processes, .step = optimizer.steps()});
 }
 
 }  // namespace lockstep::parallel

@@ -30,6 +30,7 @@
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/split/device_rows.h"
 #include "parallel/team/agreement.h"
+#include "parallel/team/audit.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {
@@ -78,6 +79,18 @@ void check_split(const TeamState& team) {
   require(!team.has_other_processes() || team.threads >= parts * sharers, "Team", "split ", split, " needs ",
           parts * sharers, " threads in each process, and this one has ", team.threads,
           ": a part can't be a process yet. Give each process --devices ", parts * sharers, ", or use --split data");
+}
+
+void check_audit(const TeamState& team) {
+  require(team.options.audit >= 0, "Team", "audit is ", team.options.audit, ", expected a number of steps, or 0");
+  if (team.options.audit == 0) return;
+  const Split& split = team.options.split;
+  require(split.parts == 1 && split.sharers == 1, "Team",
+          "audit computes a replica's gradient on one device, and split ", to_string(split),
+          " divides it over several: use --split data, or no audit");
+  require(team.threads > 1 || team.has_other_processes(), "Team",
+          "audit computes gradients again on another device, and there is one, expected two or more: --devices 2, ",
+          "two processes, or audit 0");
 }
 
 Slices slices_of(TeamState& team, int64_t member) {
@@ -230,6 +243,7 @@ Team Team::create(const TeamOptions& options) {
   state->permits = std::max<int64_t>(1, state->threads / std::max<int64_t>(1, options.split.sharers));
   state->block = state->placement.block(options.group.rank());
   check_split(*state);
+  check_audit(*state);
   if (state->has_other_processes()) {
     require(options.group.backend() != "local" && options.group.backend() != "hierarchical", "Team",
             "the group's backend is ", options.group.backend(),
@@ -288,6 +302,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   const int64_t parts = team.options.split.parts;
   const std::vector<int64_t> devices = devices_of_parts(team.permits, parts);
   team.crew = std::make_unique<Crew>(team.members(), devices);
+  team.audit = team.options.audit > 0 ? std::make_shared<Audit>(team) : nullptr;
   team.pipeline = parts > 1 ? std::make_unique<Pipeline>(*team.crew, parts, devices) : nullptr;
   team.brought.assign(team.members(), nullptr);
   team.joins_backward = false;
@@ -312,7 +327,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
       Draws draws(RandomKey{team.options.seed, kSetupDraws});
       const Slices slices = slices_of(team, m);
       norm::AfterStep after_step;
-      const ContextScope context({.peers = &peers,
+      const ContextScope context({.peers = team.audit ? &team.audit->peers(m) : &peers,
                                   .draws = &draws,
                                   .timeline = &team.timelines[m],
                                   .images = &dense::image_operations(),
@@ -347,6 +362,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   }
   team.joint_results.clear();
   team.made.reset();
+  team.audit.reset();
   team.saved.reset();
   try {
     if (!trace.empty()) write_spans(team, trace);

@@ -19,6 +19,7 @@
 #include "lockstep/comm/work.h"
 #include "lockstep/context/detail/peers.h"
 #include "lockstep/numerics/detail/flat.h"
+#include "lockstep/numerics/philox.h"
 #include "lockstep/parallel/team.h"
 #include "parallel/crew/crew.h"
 #include "parallel/split/pipeline.h"
@@ -26,8 +27,8 @@
 
 namespace lockstep::parallel {
 
-/// What is drawn in a run: before the first network is shared, and in a step.
-inline constexpr uint64_t kSetupDraws = 1, kStepDraws = 2;
+/// What is drawn in a run: before the first network is shared, in a step, and who is audited.
+inline constexpr uint64_t kSetupDraws = 1, kStepDraws = 2, kAuditDraws = 3;
 
 /// What a module held when it was shared.
 struct WatchedModule {
@@ -46,6 +47,7 @@ struct SharedNetwork {
   std::vector<bool> has_optimizer;                  // a parameter
 };
 
+class Audit;
 class OptimizerState;
 struct TeamState;
 
@@ -89,6 +91,7 @@ struct TeamState {
   std::unique_ptr<Crew> crew;
   std::unique_ptr<Pipeline> pipeline;     // none where devices compute whole networks
   std::unique_ptr<SliceHelpers> helpers;  // none where a device computes all slices
+  std::shared_ptr<Audit> audit;           // none where each gradient is computed once
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
@@ -117,6 +120,10 @@ struct TeamState {
   }
 
   int64_t members() const { return block.size(); }
+  /// What a replica draws from in a step.
+  RandomKey draws_of(int64_t step, int64_t replica) const {
+    return RandomKey{options.seed, kStepDraws}.fold(static_cast<uint64_t>(step)).fold(static_cast<uint64_t>(replica));
+  }
   /// Threads that compute no replica, but slices of others'.
   int64_t helpers_wanted() const { return options.split.sharers > 1 ? threads - permits : 0; }
   bool has_other_processes() const { return placement.processes() > 1; }

@@ -193,7 +193,8 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
                               .seed = config.seed,
                               .order = config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical,
                               .slices = config.slices,
-                              .split = parallel::parse_split(config.split)});
+                              .split = parallel::parse_split(config.split),
+                              .audit = config.audit});
   int64_t parameters = 0;
   for (const auto& parameter : network->parameters()) parameters += parameter.requires_grad() ? parameter.numel() : 0;
   using namespace torch::nn;

@@ -72,6 +72,7 @@ Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.pl
   optimizer_ = me_.optimizer(plan_.rule(), plan_.optimizer_options());
   optimizer_.schedule(plan_.schedule());
   sums_.emplace(me_, optimizer_);
+  me_.audit_with([this](int64_t replica, int64_t pass) { return loss_again(replica, pass); });
   saves_seen_ = work_.save;
   if (work_.start) restore(*work_.start);
   copy();
@@ -100,7 +101,7 @@ void Session::run() {
   finish();
 }
 
-at::Tensor Session::loss_of(const data::Batch& batch) {
+Session::Forward Session::forward(const data::Batch& batch) {
   const auto targets = batch.targets.to(me_.device(), /*non_blocking=*/true);
   at::Tensor logits;
   {
@@ -111,17 +112,31 @@ at::Tensor Session::loss_of(const data::Batch& batch) {
           batch.inputs.sizes(), " with targets ", targets.sizes(), ", expected logits of sizes [N, classes, ...]");
   const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
   const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
-  me_.add(optimizer_, sums_->right, right / per_example);
   const auto sum = sum_of_losses(logits, targets, plan_.config.label_smoothing);
-  return sum / (batch.weight > 0 ? batch.weight * per_example : 1);
+  return {.loss = sum / (batch.weight > 0 ? batch.weight * per_example : 1), .right = right / per_example};
+}
+
+// For an audit: read again, so that nothing depends on who has the share.
+at::Tensor Session::loss_again(int64_t replica, int64_t pass) {
+  auto& loader = work_.audits;
+  if (!loader) {
+    data::LoaderOptions options = plan_.loader_options();
+    options.block.reset();
+    options.workers = 0;
+    loader.emplace(plan_.task.train, plan_.order(), options);
+  }
+  loader->seek({began_.epoch, began_.step + pass});
+  return forward(loader->next(replica)).loss;
 }
 
 parallel::StepResult Session::update() {
   const int64_t batches = std::min(plan_.config.accumulate, plan_.batches_per_epoch - cursor_.batch);
+  began_ = place();
   for (int64_t b = 0;; ++b) {
     const data::Batch batch = next_batch();
     if (work_.ledger != nullptr) work_.ledger->add(batch);
-    const auto loss = loss_of(batch);
+    const auto [loss, right] = forward(batch);
+    me_.add(optimizer_, sums_->right, right);
     const double weight = std::max(kNoLabels, batch.weight);
     own_loss_ = loss.item<double>();
     if (b + 1 < batches) {

@@ -54,6 +54,7 @@ struct Work {
   std::function<void(const StepReport&, const models::Classifier&)> on_step;
 
   // Set by the replica of this process that comes first.
+  std::optional<data::Loader> audits{};  // reads for them, on one thread at a time; made for the first
   Mutex mutex{};
   std::exception_ptr failure LOCKSTEP_GUARDED_BY(mutex){};
   std::string trouble LOCKSTEP_GUARDED_BY(mutex){};  // that all replicas agree on
@@ -75,7 +76,12 @@ class Session {
   void load_initial_weights(models::Classifier& network) const;
   parallel::StepResult update();
   data::Batch next_batch();
-  at::Tensor loss_of(const data::Batch& batch);
+  struct Forward {
+    at::Tensor loss;
+    double right;  // answers, in examples
+  };
+  Forward forward(const data::Batch& batch);
+  at::Tensor loss_again(int64_t replica, int64_t pass);
   void after(const parallel::StepResult& result);
   void report(const parallel::StepResult& result, const run::Phases& phases);
   void end_epoch();
@@ -107,6 +113,7 @@ class Session {
   std::optional<StepSums> sums_;  // once there is an optimiser
   run::TrainingCursor cursor_;
   run::TrainingCursor saved_{-1, -1, -1};
+  data::BatchCursor began_{};  // the step that is under way
   Sums epoch_, line_;
   Timings added_times_;
   double own_loss_ = 0;

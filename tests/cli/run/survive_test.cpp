@@ -101,6 +101,16 @@ TEST_F(Survive, DownToOneProcess) {
   EXPECT_EQ(hash_of(folder.file("run")), expected());
 }
 
+TEST_F(Survive, AuditsChangeNoBitAndEndWithTheLastButOne) {
+  Program program(start({"-n", "2", "--survive"}, " --audit 3"));
+  wait_for_lines(3);
+  kill(process_of(1), SIGKILL);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("one device is left, so that gradients are not audited any more"));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
 TEST_F(Survive, TwoLostAtOnce) {
   Program program(start({"-n", "4", "--survive"}));
   wait_for_lines(3);

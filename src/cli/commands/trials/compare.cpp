@@ -114,8 +114,9 @@ void setup_compare(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<CompareCommand>();
   CLI::App* command =
       app.add_subcommand("compare", "Ways to divide a training over devices, side by side: lockstep compare MODEL");
-  add_config_options(*command, options->config,
-                     {"resume", "out", "devices", "blocks", "split", "save-every", "check-data", "scale-batch"});
+  add_config_options(
+      *command, options->config,
+      {"resume", "out", "devices", "blocks", "split", "audit", "save-every", "check-data", "scale-batch"});
   command->add_option("--devices", options->options.devices, "Threads of one process; default 2")->group("Measure");
   command
       ->add_option("--splits", options->options.splits,

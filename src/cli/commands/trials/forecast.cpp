@@ -73,7 +73,7 @@ void setup_forecast(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand(
       "forecast", "What a step will take on other devices, before anybody pays for them: lockstep forecast MODEL");
   add_config_options(*command, options->config,
-                     {"resume", "out", "devices", "blocks", "split", "save-every", "check-data"});
+                     {"resume", "out", "devices", "blocks", "split", "audit", "save-every", "check-data"});
   constexpr const char* group = "Forecast";
   const auto list = [&](const char* name, auto& into, char delimiter, const char* help) {
     command->add_option(name, into, help)->delimiter(delimiter)->allow_extra_args(false)->group(group);

@@ -46,7 +46,7 @@ void setup_verify(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<VerifyCommand>();
   CLI::App* command = app.add_subcommand("verify", "Prove that placements end in the same bits: lockstep verify MODEL");
   add_config_options(*command, options->config,
-                     {"resume", "out", "devices", "blocks", "split", "save-every", "check-data"});
+                     {"resume", "out", "devices", "blocks", "split", "audit", "save-every", "check-data"});
   command
       ->add_option("--placements", options->placements,
                    "k threads, PxT processes of threads, a+b+c replicas of each process, and 4:p2 with the network in "
