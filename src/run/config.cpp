@@ -128,7 +128,7 @@ void check(const Config& config) {
                                     {"evaluate-every", config.evaluate_every}})
     check_range(name, static_cast<double>(value), 0, kMost);
   check_range("epochs", static_cast<double>(config.epochs), 0, kMostEpochs);
-  check_range("workers", static_cast<double>(config.workers), 0, kMostWorkers);
+  check_range("workers", static_cast<double>(config.workers), -1, kMostWorkers);
   for (const auto& [name, value] :
        {std::pair("lr", config.lr), {"clip", config.clip}, {"clip-value", config.clip_value}, {"power", config.power}})
     check_range(name, value, 0, kMost);

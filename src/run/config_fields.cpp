@@ -144,7 +144,12 @@ void add_run(std::vector<Field>& out, Config& c) {
        false,
        {},
        &c.audit});
-  out.push_back({"workers", kPlacement, "Threads that read ahead", false, {}, &c.workers});
+  out.push_back({"workers",
+                 kPlacement,
+                 "Threads that read ahead; default: 1, and for a GPU a process's cores, 8 at most",
+                 false,
+                 {},
+                 &c.workers});
   out.push_back({"cache",
                  kPlacement,
                  "Clouds: a folder that keeps each as it was read, for all who name it; default: none",

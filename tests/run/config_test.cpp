@@ -110,7 +110,7 @@ TEST(Config, NumbersBeyondAllSenseAreRefused) {
   refuse({.voxel = kInf}, "voxel is inf");
   refuse({.epochs = 1'000'000'000'000'000'000}, "epochs is 1e+18, expected 0 to 1e+09");
   refuse({.warmup = 1e10}, "warmup is 1e+10");
-  refuse({.workers = int64_t{1} << 32}, "workers is 4.29497e+09, expected 0 to 1024");
+  refuse({.workers = int64_t{1} << 32}, "workers is 4.29497e+09, expected -1 to 1024");
 }
 
 TEST(Config, AFolderIsNoFileOfOptions) {

@@ -79,8 +79,8 @@ struct Config {
   int64_t log_every = 0;
   int64_t evaluate_every = 1;
   int64_t evaluate_batch = 0;  // 0: 1024 examples, or one cloud a replica
-  int64_t workers = 1;
-  std::string cache = "";  // a folder that keeps clouds ready
+  int64_t workers = -1;        // -1: 1, and for a GPU a process's cores, 8 at most
+  std::string cache = "";      // a folder that keeps clouds ready
   bool check_data = false;
   bool tensorboard = true;
   bool curves = true;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/context/random_scope.h"
@@ -81,6 +82,11 @@ void check_classes(const Task& task) {
   require(train.classes == test.classes && train.input_shape == test.input_shape, "train", "the training set has ",
           train.classes, " classes and inputs ", at::IntArrayRef(train.input_shape), ", the test set ", test.classes,
           " and ", at::IntArrayRef(test.input_shape), ", expected the same");
+}
+
+// A GPU leaves them idle, and waits for its data soon.
+int64_t cores_of_a_process(const comm::Group& group) {
+  return cpu_info().cores / (group.size() > 1 ? comm::read_environment().local_size : 1);
 }
 
 }  // namespace
@@ -155,6 +161,7 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
   const bool cuda = mine[0].kind == Device::Kind::cuda;
   const int64_t devices = sum_over(group, static_cast<int64_t>(mine.size()));
   settle_rule(config);
+  if (config.workers < 0) config.workers = cuda ? std::clamp<int64_t>(cores_of_a_process(group), 1, 8) : 1;
   settle_batch(config, task, devices, cuda, group);
   auto transforms = data::Transforms::parse(config.augment);
   const auto& list = transforms.list();
