@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of train_bench: the d2l LeNet on Fashion-MNIST, batch 256, learning rate 0.2, in one of three ways.
 
-torch_peer.py WAY FOLDER RANK WORLD PORT THREADS FORMAT: reads lines of one number, answers each with a line.
+torch_peer.py WAY FOLDER RANK WORLD PORT THREADS FORMAT: reads lines of one number, answers each with a line. FORMAT is
+contiguous, channels_last or compiled_channels_last.
   loader    DataLoader with 4 workers, an image turned into a tensor when it is asked for; under DDP where WORLD > 1
   memory    the whole data set as tensors in memory, permuted and sliced: the leanest loop
             both: "1" trains an epoch, the answer is its seconds
@@ -52,7 +53,7 @@ def lenet():
 
 way, folder = sys.argv[1:3]
 rank, world, port, threads = map(int, sys.argv[3:7])
-form = torch.channels_last if sys.argv[7] == "channels_last" else torch.contiguous_format
+form = torch.channels_last if sys.argv[7].endswith("channels_last") else torch.contiguous_format
 torch.set_num_threads(threads)
 pixels, labels = images_of(folder, "train")
 
@@ -76,6 +77,8 @@ def start(seed):
     net = lenet().to(memory_format=form)
     if world > 1:
         net = nn.parallel.DistributedDataParallel(net)
+    if sys.argv[7].startswith("compiled"):
+        net = torch.compile(net)
     return net, torch.optim.SGD(net.parameters(), lr=RATE)
 
 

@@ -90,10 +90,18 @@ void compare_epochs(const std::string& folder, nlohmann::json& results) {
   made.add_torch("PyTorch DDP, 2 processes, DataLoader", "loader", 2, 1, "contiguous");
   made.add_torch("PyTorch, 2 intra-op threads, data in memory", "memory", 1, 2, "contiguous");
   made.add_torch("... channels-last", "memory", 1, 2, "channels_last");
+  made.add_torch("... channels-last, torch.compile", "memory", 1, 2, "compiled_channels_last");
   std::vector<std::function<double()>> runs;
-  for (auto& contender : made.all()) runs.push_back([&] { return contender.peer->run(1); });
-  const auto seconds = interleave(5, runs);
   std::printf("LeNet (d2l) on Fashion-MNIST, SGD, batch 256: an epoch of 60,000 images\n");
+  for (auto& contender : made.all())
+    runs.push_back([&] {
+      const double taken = contender.peer->run(1);
+      std::printf("  %-44s %6.2f s\n", contender.name.c_str(), taken);
+      std::fflush(stdout);
+      return taken;
+    });
+  const auto seconds = interleave(5, runs);
+  std::printf("in the middle of the rounds:\n");
   for (size_t c = 0; c < made.all().size(); ++c) {
     const auto& answer = made.all()[c].peer->answer();
     const double times = ratio(seconds[c], seconds[0]);
