@@ -26,6 +26,12 @@ class BordersTaken {
 
 }  // namespace
 
+std::vector<std::string> Bundle::names() const {
+  std::vector<std::string> all;
+  for (const Entry& entry : entries_) all.push_back(entry.name);
+  return all;
+}
+
 std::vector<at::Tensor> Bundle::tensors() const {
   std::vector<at::Tensor> all;
   for (const Entry& entry : entries_) all.push_back(entry.tensor(entry.value));
@@ -66,8 +72,7 @@ void run_stages(const std::vector<Stage>& stages, Bundle& bundle) {
   }
   const BordersTaken borders;
   for (size_t next = 0; next < stages.size(); ++next) {
-    borders->come_to(next, stages.size(), bundle);
-    stages[next].run(bundle);
+    if (borders->come_to(next, stages.size(), bundle)) stages[next].run(bundle);
   }
   borders->come_to(stages.size(), stages.size(), bundle);
 }

@@ -31,6 +31,22 @@ bool with_batch_norm(const torch::nn::Module& module, const Work& work) {
          visit(dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module));
 }
 
+/// What converted layers call.
+struct Converted {
+  BatchNormMode mode;
+
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                        const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
+                        double epsilon) const {
+    return sync_batch_norm(x, weight, bias, running_mean, running_var, momentum, epsilon, mode, current_peers());
+  }
+};
+
+bool is_synchronised(const BatchNormFunction* function) {
+  const auto* converted = function == nullptr ? nullptr : function->target<Converted>();
+  return converted != nullptr && converted->mode == BatchNormMode::synchronised;
+}
+
 /// Calls work(name, module) for the module and all below it. (named_modules() wants a shared pointer of the root.)
 template <class Work>
 void for_each_module(const std::string& name, const torch::nn::Module& module, const Work& work) {
@@ -43,11 +59,7 @@ void for_each_module(const std::string& name, const torch::nn::Module& module, c
 
 int64_t convert_sync_batchnorm(const torch::nn::Module& module, BatchNormMode mode) {
   install_overrides();
-  const BatchNormFunction function = [mode](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                                            const at::Tensor& running_mean, const at::Tensor& running_var,
-                                            double momentum, double epsilon) {
-    return sync_batch_norm(x, weight, bias, running_mean, running_var, momentum, epsilon, mode, current_peers());
-  };
+  const BatchNormFunction function = Converted{mode};
   int64_t converted = 0;
   for_each_module("", module, [&](const std::string& name, const torch::nn::Module& each) {
     converted += with_batch_norm(each, [&](const at::Tensor& carrier) {
@@ -61,6 +73,16 @@ int64_t convert_sync_batchnorm(const torch::nn::Module& module, BatchNormMode mo
     }
   });
   return converted;
+}
+
+bool has_synchronised(const torch::nn::Module& module) {
+  bool found = false;
+  for_each_module("", module, [&](const std::string&, const torch::nn::Module& each) {
+    with_batch_norm(each, [&](const at::Tensor& carrier) { found |= is_synchronised(batch_norm_mark(carrier)); });
+    const auto* hook = dynamic_cast<const BatchNormHook*>(&each);
+    found |= hook != nullptr && is_synchronised(&hook->training_function());
+  });
+  return found;
 }
 
 void copy_marks(const torch::nn::Module& from, const torch::nn::Module& to) {

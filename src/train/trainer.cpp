@@ -65,6 +65,7 @@ struct Trainer::Impl {
   Plan plan;
   std::optional<run::Checkpoint> start;
   std::function<void(const StepReport&, const models::Classifier&)> on_step{};
+  std::function<void(const StepReport&, const models::StateDict&)> on_weights{};
   std::function<void(const EpochReport&)> on_epoch{};
   std::optional<Copies> copies{};
   std::vector<std::string> events{};
@@ -201,6 +202,9 @@ int64_t Trainer::bytes_sent() const {
 void Trainer::on_step(std::function<void(const StepReport&, const models::Classifier&)> callback) {
   impl_->on_step = std::move(callback);
 }
+void Trainer::on_weights(std::function<void(const StepReport&, const models::StateDict&)> callback) {
+  impl_->on_weights = std::move(callback);
+}
 void Trainer::on_epoch(std::function<void(const EpochReport&)> callback) {
   impl_->on_epoch = std::move(callback);
 }
@@ -218,6 +222,9 @@ void Trainer::request_save() noexcept {
 }
 
 void Trainer::survive(comm::Membership& membership) {
+  require(!impl_->plan.team.processes_hold_parts(), "survive", "split ", impl_->plan.config.split,
+          " gives each process a part of the network, which is lost with it, expected --split data, or ",
+          "as many threads in each process as parts");
   impl_->copies.emplace(Copies{.membership = membership});
 }
 
@@ -258,6 +265,7 @@ Outcome Trainer::run() {
             .save = save_signals,
             .copies = impl_->copies ? &*impl_->copies : nullptr,
             .on_step = impl_->on_step,
+            .on_weights = impl_->on_weights,
             .mutex = {},
             .failure = {},
             .trouble = {},

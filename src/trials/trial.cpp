@@ -26,9 +26,7 @@ using run::Json;
 
 class Recording {
  public:
-  explicit Recording(bool hashes) : hashes_(hashes) {}
-
-  void step(const train::StepReport& report, const models::Classifier& network) {
+  void step(const train::StepReport& report) {
     const auto now = std::chrono::steady_clock::now();
     // Replicas that take turns go to and fro, as whoever ends a step begins the next: the one that reports does so
     // after half a step and after one and a half. So two neighbours count together.
@@ -37,16 +35,18 @@ class Recording {
     passed_before_ = passed;
     losses_.push_back(report.loss);
     phases_.add(report);
-    if (hashes_) {
-      std::vector<std::string> row;
-      names_.clear();
-      for (const auto& [name, tensor] : models::state_dict(network)) {
-        names_.push_back(name);
-        row.push_back(run::hash_of({{name, tensor}}));
-      }
-      rows_.push_back(std::move(row));
-    }
     last_ = std::chrono::steady_clock::now();
+  }
+
+  void weights(const models::StateDict& weights) {
+    std::vector<std::string> row;
+    names_.clear();
+    for (const auto& [name, tensor] : weights) {
+      names_.push_back(name);
+      row.push_back(run::hash_of({{name, tensor}}));
+    }
+    rows_.push_back(std::move(row));
+    last_ = std::chrono::steady_clock::now();  // hashing is no part of a step
   }
 
   // The mean over trainings side by side.
@@ -79,7 +79,6 @@ class Recording {
   }
 
  private:
-  bool hashes_;
   StepPhases phases_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   double passed_before_ = 0;
@@ -118,8 +117,10 @@ void train_for(Trial trial, const std::filesystem::path& folder, const MakeTask&
   if (!trial.evaluated) task.test.reset();
   train::Trainer trainer(config, std::move(task), trial.apart ? all.split(-1) : all);
   if (trial.apart) all.barrier().wait();  // they begin together
-  Recording recording(trial.hashes);
-  trainer.on_step([&](const train::StepReport& step, const models::Classifier& net) { recording.step(step, net); });
+  Recording recording;
+  trainer.on_step([&](const train::StepReport& step, const models::Classifier&) { recording.step(step); });
+  if (trial.hashes)
+    trainer.on_weights([&](const train::StepReport&, const models::StateDict& weights) { recording.weights(weights); });
   const auto outcome = trainer.run();
   if (trial.apart) recording.average(all);
   const auto used = most_used(trainer, all);

@@ -32,6 +32,15 @@ TEST(Verify, PlacementsThatKeepTheOrderAreIdentical) {
   EXPECT_EQ(lines_of(ended.out).back(), "identical");
 }
 
+TEST(Verify, DivisionsOfTheNetworkOverThreadsAndProcessesAreIdentical) {
+  const std::string threads = "1;4;2:p2;4:p2t2", processes = ";2x1:p2;4x1:p2;2x2:p2;2x2:p2t2";
+  const Ended ended =
+      run_program({"verify", "lenet", "--data", "synthetic:1x28x28:10:512", "--batch", "64", "--steps", "4", "--slices",
+                   "4", "--placements", comm::backends().empty() ? threads : threads + processes});
+  EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_EQ(lines_of(ended.out).back(), "identical");
+}
+
 // The ring adds up in an order that follows the processes: the fault that verify is there to find.
 TEST(Verify, AnOrderThatFollowsThePlacementIsFoundWithStepAndTensor) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";

@@ -80,8 +80,9 @@ State run_placed(const Placed& placed, const parallel::TeamOptions& recipe,
 State state_of(parallel::Replica& me, const torch::nn::Module& network, const parallel::Optimizer& optimizer) {
   State state;
   for (const auto& [name, tensor] : me.state_dict(optimizer)) state["optimizer." + name] = tensor.clone();
-  for (const auto& item : network.named_parameters()) state["weight." + item.key()] = item.value().detach().clone();
-  for (const auto& item : network.named_buffers()) state["buffer." + item.key()] = item.value().clone();
+  const auto buffers = network.named_buffers();
+  for (const auto& [name, tensor] : me.state_dict(network))
+    state[(buffers.contains(name) ? "buffer." : "weight.") + name] = tensor.clone();
   return state;
 }
 

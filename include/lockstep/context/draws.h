@@ -21,6 +21,10 @@ class Draws {
   /// Starts again, at draw 0 of another key: once a step, with `RandomKey{seed}.fold(step).fold(replica)`.
   void begin(RandomKey key) noexcept;
 
+  /// How many were taken since; where another process goes on with them, its number of them.
+  uint64_t taken() const noexcept { return draws_; }
+  void go_on_at(uint64_t taken) noexcept { draws_ = taken; }
+
   /// The key of the next draw, which is thereby taken.
   RandomKey next_key() noexcept { return key_.fold(draws_++); }
   /// A generator at the start of the next draw's numbers; valid until the next call.

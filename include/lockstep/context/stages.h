@@ -67,6 +67,14 @@ class Bundle {
     return value;
   }
 
+  /// In the order in which the values came.
+  std::vector<std::string> names() const;
+  /// Whether this value is a T.
+  template <Carried T>
+  bool holds(const std::string& name) const {
+    return std::any_cast<T>(&find(name).value) != nullptr;
+  }
+
   /// What autograd sees of each value, in the order in which the names came: the tensor, or the features.
   std::vector<at::Tensor> tensors() const;
   /// Puts other tensors in their places, as tensors() gave them.

@@ -54,6 +54,9 @@ int64_t convert_sync_batchnorm(const Holder& holder, BatchNormMode mode = BatchN
   return convert_sync_batchnorm(static_cast<const torch::nn::Module&>(*holder.operator->()), mode);
 }
 
+/// Whether any layer of the module is synchronised: replicas wait for each other in its passes.
+bool has_synchronised(const torch::nn::Module& module);
+
 /// Gives the copy of a module the marks of the original, layer by layer. Throws Error where they differ in layers.
 void copy_marks(const torch::nn::Module& from, const torch::nn::Module& to);
 

@@ -120,8 +120,14 @@ class Replica {
   void add(const Optimizer& optimizer, const StepSum& to, double value) const;
 
   /// Collective. The optimiser's whole state, wherever its parts lie, on every replica: what Optimizer::state_dict
-  /// gives where that can.
-  std::map<std::string, at::Tensor> state_dict(const Optimizer& optimizer);
+  /// gives where that can. Who does not want it gets an empty one, and where processes hold parts of the network
+  /// nothing travels to those that don't want it.
+  std::map<std::string, at::Tensor> state_dict(const Optimizer& optimizer, bool wanted = true);
+  /// Collective. The parameters and this replica's buffers by name, of a network that was shared, wherever its parts
+  /// lie; those that lie here are no copies.
+  std::map<std::string, at::Tensor> state_dict(const torch::nn::Module& network, bool wanted = true);
+  /// Collective. The buffers in which replicas differ, [replicas, ...], by name.
+  std::map<std::string, at::Tensor> differing_buffers(const torch::nn::Module& network, bool wanted = true);
 
   /// The steps made so far, with whatever optimiser. Random layers draw by (seed, step, replica, number of the draw in
   /// the step), from the first share() on; before that, by (seed, number of the draw), so that the networks that the
@@ -162,6 +168,7 @@ class Replica {
   void differentiate(const at::Tensor& loss, double scale) const;
   void compare(const Optimizer& optimizer, bool buffers);
   void begin_step();
+  std::map<std::string, at::Tensor> join(const std::map<std::string, at::Tensor>& mine, bool wanted);
 
   struct State;
   std::unique_ptr<State> state_;

@@ -42,10 +42,13 @@ struct TeamOptions {
   /// Where batch norms are synchronised: one call of autograd's backward() for all replicas of this process, on one
   /// thread, so that they need not wait in it. Always so on a GPU; elsewhere it is slower, and gives the same bits.
   bool shares_backward = false;
-  /// How the threads of this process divide the network that is shared; those that are left over divide the batch. With
-  /// two parts "cpu:4" is two copies of each. A network that can be cut (context/stages.h) is trained as without;
-  /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts. With two
-  /// sharers "cpu:4" is two pairs; a pair computes the slices of one replica's layers at once.
+  /// How the threads of this process divide the network that is shared; those that are left over divide the batch.
+  /// Where some process has fewer threads than parts, each process is one part instead, on all its threads: ranks 0 to
+  /// parts - 1 are one copy of the network, the next ones another, and replicas are divided over the copies. A part
+  /// then holds its own weights alone, and `blocks` are of copies. With two parts "cpu:4" is two copies of each. A
+  /// network that can be cut (context/stages.h) is trained as without; share() throws Error for any other. With fewer
+  /// threads than parts a thread computes neighbouring parts. With two sharers "cpu:4" is two pairs; a pair computes
+  /// the slices of one replica's layers at once.
   Split split = {};
   /// Every so many steps the gradient of one replica, drawn by the seed, is computed again before the update: on
   /// another core of this process, or by another process. 0: never. Where bits differ a third device votes, and
@@ -82,6 +85,8 @@ class Team {
   const comm::Group& group() const;
   /// The bytes that this process has sent to others so far: gradients, losses, statistics, states.
   int64_t bytes_sent() const;
+  /// Whether the network that is shared lies in several processes, each of which holds a part of it.
+  bool processes_hold_parts() const;
   /// One line: "8 replicas on 2 processes (4+4), 2 threads here".
   std::string describe() const;
 

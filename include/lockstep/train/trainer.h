@@ -12,6 +12,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/order.h"
 #include "lockstep/models/classifier.h"
+#include "lockstep/models/state_dict.h"
 #include "lockstep/run/checkpoint.h"
 #include "lockstep/run/config.h"
 #include "lockstep/run/metrics.h"
@@ -114,8 +115,12 @@ class Trainer {
   /// "lenet on fashion-mnist: 8 replicas on 2 threads, batch 256"
   std::string describe() const;
 
-  /// Called by replica 0's thread on process 0, while the others go on. An exception ends the training.
+  /// Called by replica 0's thread on process 0, while the others go on. An exception ends the training. Where processes
+  /// hold parts of the network, the weights of other parts are NaN: on_weights() has them.
   void on_step(std::function<void(const StepReport&, const models::Classifier&)> callback);
+  /// Called like on_step(), and after it, with the parameters and buffers by name. Where processes hold parts of the
+  /// network these are brought together in each step, so set it on all processes or on none.
+  void on_weights(std::function<void(const StepReport&, const models::StateDict&)> callback);
   void on_epoch(std::function<void(const EpochReport&)> callback);
 
   /// Allows run() to replace the run that config.out holds.

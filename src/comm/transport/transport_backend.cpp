@@ -111,6 +111,7 @@ class TransportBackend : public Backend {
     try {
       body(start + timeout - spare);
     } catch (const TransportFailure& failure) {
+      check_whole(what, start);  // who has given the group up here suspects nobody
       const double seconds = seconds_since(start);
       transport_->close();  // at once, so that the peers fail too and can say so
       const int culprit = asks_around_ ? transport_->find_culprit(failure.peer, spare) : failure.peer;

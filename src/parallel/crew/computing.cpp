@@ -53,7 +53,7 @@ void Crew::leave(int64_t member) {
   ++left_;
   left_after_ = std::min(left_after_, arrivals_[member]);
   const std::vector<int64_t> others = permits_.take_free();
-  const bool divided = permits_.parts() > 1;
+  const bool divided = permits_.parts() > 1 || !others.empty();
   if (divided) ++change_;
   lock.unlock();
   if (next != Permits::kNobody) sleepers_[next]->wake();
@@ -96,6 +96,47 @@ void Crew::exchange_permit(int64_t member, int64_t part, bool comes) {
   if (!sleeps) return;
   const PhaseScope waiting(Phase::wait, "a part of the network");
   sleep(member);
+}
+
+void Crew::go_outside(int64_t member) {
+  std::vector<int64_t> chosen;
+  {
+    const Lock lock(mutex_);
+    check_running();
+    pause(member);
+    permits_.go_outside(member);
+    chosen = permits_.take_free();
+    ++change_;
+  }
+  wake(chosen);
+}
+
+void Crew::come_inside(int64_t member, Pass pass) {
+  std::vector<int64_t> chosen;
+  bool sleeps;
+  {
+    const Lock lock(mutex_);
+    check_running();
+    permits_.come_inside(member, pass);
+    chosen = permits_.take_free();
+    sleeps = permits_.wants(member);
+    ++change_;
+  }
+  std::erase(chosen, member);
+  wake(chosen);
+  if (sleeps) return sleep(member);
+  began_[member] = Clock::now();
+}
+
+void Crew::let_all_come() {
+  std::vector<int64_t> chosen;
+  {
+    const Lock lock(mutex_);
+    permits_.let_all_come();
+    chosen = permits_.take_free();
+    ++change_;
+  }
+  wake(chosen);
 }
 
 void Crew::end_pass(int64_t member) {

@@ -51,8 +51,8 @@ class Crew {
  public:
   /// Every permit is a thread that may compute.
   Crew(int64_t members, int64_t permits) : Crew(members, std::vector<int64_t>{permits}) {}
-  /// Permits of each part.
-  Crew(int64_t members, const std::vector<int64_t>& permits);
+  /// Permits of each part, and of parts ahead of them in other processes.
+  Crew(int64_t members, const std::vector<int64_t>& permits, int64_t ahead = 0);
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
@@ -71,6 +71,12 @@ class Crew {
   /// the one that it had. What it computed in the parts behind a border that it comes back over is no longer kept.
   void come_to(int64_t member, int64_t part);
   void go_back_to(int64_t member, int64_t part);
+  /// Where the parts are processes: a member gives its permit up while it waits for another part, and returns with one
+  /// when what it waited for has come.
+  void go_outside(int64_t member);
+  void come_inside(int64_t member, Pass pass);
+  /// Any number of members may be in flight, as all are needed at once in some layer of another process.
+  void let_all_come();
   /// Nothing of its pass is kept any longer. It goes on with the permit that it has.
   void end_pass(int64_t member);
 

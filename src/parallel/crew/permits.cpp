@@ -11,7 +11,7 @@ constexpr int kMemory = 8;
 
 }  // namespace
 
-Permits::Permits(int64_t members, const std::vector<int64_t>& permits)
+Permits::Permits(int64_t members, const std::vector<int64_t>& permits, int64_t ahead)
     : free_(permits),
       sleeps_(members, false),
       wants_(members, false),
@@ -22,7 +22,7 @@ Permits::Permits(int64_t members, const std::vector<int64_t>& permits)
       waits_(members, false),
       took_(members, Duration::zero()) {
   for (auto part = permits.begin(); part != permits.end(); ++part)
-    limits_.push_back(std::accumulate(part, permits.end(), int64_t{0}));
+    limits_.push_back(std::accumulate(part, permits.end(), ahead));
 }
 
 // Whether it can use a permit of this part, and no limit keeps it from that.
@@ -94,6 +94,23 @@ void Permits::exchange(int64_t member, int64_t part, bool comes) {
   comes_[member] = comes;
   returns_[member] = !comes;
   kept_[member] = comes ? part : part + 1;
+}
+
+void Permits::go_outside(int64_t member) {
+  ++free_[where_[member]];
+  where_[member] = kOutside;
+}
+
+void Permits::come_inside(int64_t member, Pass pass) {
+  wants_[member] = true;
+  where_[member] = 0;
+  comes_[member] = pass == Pass::begins;
+  returns_[member] = false;
+  kept_[member] = pass == Pass::goes_on ? 1 : 0;
+}
+
+void Permits::let_all_come() {
+  for (int64_t& limit : limits_) limit = members();
 }
 
 bool Permits::begin_to_wait(int64_t member) {

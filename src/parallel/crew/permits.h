@@ -8,6 +8,9 @@
 
 namespace lockstep::parallel {
 
+/// How a member's pass comes back from another process: see Permits::come_inside.
+enum class Pass : uint8_t { begins, goes_on, keeps_nothing };
+
 /// Permits of each part of a network, and who has or wants one. Members that could go on are handed one each: who goes
 /// backwards first, then whoever computed longest before the last meeting. What is long begins early, so that those who
 /// keep a permit to the end come to it at nearly the same time. A part has no more members in flight than there are
@@ -18,8 +21,9 @@ class Permits {
 
   static constexpr int64_t kNobody = -1;
 
-  /// `permits`: of each part.
-  Permits(int64_t members, const std::vector<int64_t>& permits);
+  /// `permits`: of each part. `ahead`: of parts that come after them in other processes, where members in flight may be
+  /// too.
+  Permits(int64_t members, const std::vector<int64_t>& permits, int64_t ahead = 0);
 
   int64_t parts() const { return static_cast<int64_t>(limits_.size()); }
   /// The part whose permit a member has or wants.
@@ -33,6 +37,14 @@ class Permits {
   int64_t leave(int64_t member);
   /// A member in a pass lets its permit go and wants one of this part, to which it comes forwards or goes back.
   void exchange(int64_t member, int64_t part, bool comes);
+  /// A member lets its permit go, to wait for a part in another process.
+  void go_outside(int64_t member);
+  /// It wants a permit again, of the one part that is here: its pass begins here, goes on, or is none that keeps
+  /// activations.
+  void come_inside(int64_t member, Pass pass);
+  /// Any number of members may be in flight.
+  void let_all_come();
+
   /// Nothing of its pass is kept any longer.
   void end_pass(int64_t member) { kept_[member] = 0; }
 
@@ -57,7 +69,7 @@ class Permits {
   void add_time(int64_t member, Duration computed);
 
  private:
-  static constexpr int64_t kAnyPart = -1;
+  static constexpr int64_t kAnyPart = -1, kOutside = -2;
 
   int64_t members() const { return static_cast<int64_t>(wants_.size()); }
   int64_t in_no_pass() const { return parts() == 1 ? 0 : kAnyPart; }

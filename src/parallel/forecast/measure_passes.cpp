@@ -32,7 +32,7 @@ class Meter : public Borders {
  public:
   explicit Meter(std::vector<StageCost>& costs) : costs_(costs), began_(thread_seconds()) {}
 
-  void come_to(size_t next, size_t stages, Bundle& bundle) override {
+  bool come_to(size_t next, size_t stages, Bundle& bundle) override {
     if (next > 0) {
       add_time();
       costs_[next - 1].kept_bytes += std::max<int64_t>(0, bytes_in_use() - bytes_);
@@ -46,6 +46,7 @@ class Meter : public Borders {
     running_ = std::min(next, stages - 1);
     bytes_ = bytes_in_use();
     began_ = thread_seconds();
+    return true;
   }
 
   /// What comes behind the network belongs to its last stage.

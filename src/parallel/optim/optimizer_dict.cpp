@@ -6,6 +6,8 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "parallel/optim/optimizer_state.h"
 
@@ -56,12 +58,21 @@ std::map<std::string, at::Tensor> OptimizerState::whole_state() const {
   return out;
 }
 
+bool OptimizerState::is_spread() const {
+  return (team_->has_other_processes() && (division_ || compressor_)) || team_->has_process_parts();
+}
+
 std::map<std::string, at::Tensor> OptimizerState::state_dict() const {
-  require(!team_->has_other_processes() || (!division_ && !compressor_), "state_dict",
-          "a part of the state lies in other processes (",
-          division_ ? "divide_state" : to_string(options_.wire).c_str(),
+  require(!is_spread(), "state_dict", "a part of the state lies in other processes (",
+          team_->has_process_parts() ? "split " + to_string(team_->options.split)
+          : division_                ? "divide_state"
+                                     : to_string(options_.wire),
           "), expected Replica::state_dict(optimizer), called by all replicas");
   return whole_state();
+}
+
+bool OptimizerState::is_of_another_part(const std::string& name) const {
+  return std::ranges::any_of(others_, [&](const std::string& other) { return name.starts_with(other + "."); });
 }
 
 std::map<std::string, std::vector<int64_t>> OptimizerState::state_sizes() const {
@@ -88,7 +99,7 @@ void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& st
       wrong += text("\n  ", name, ": got ", found->second.sizes(), ", expected ", at::IntArrayRef(sizes));
   }
   for (const auto& [name, tensor] : state)
-    if (!expected.contains(name)) wrong += text("\n  unexpected: ", name);
+    if (!expected.contains(name) && !is_of_another_part(name)) wrong += text("\n  unexpected: ", name);
   require(wrong.empty(), "load_state_dict", "the state is not of this optimiser:", wrong);
   for (size_t p = 0; p < parameters_.size(); ++p) {
     auto& parameter = parameters_[p];

@@ -56,12 +56,12 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
       options_(options),
       parameters_(std::move(parameters)),
       rules_(std::move(rules)),
-      layout_(weights_of(parameters_), at::MemoryFormat::Preserve),
       contributions_(team_->members()),
       used_(parameters_.size()),
       updates_(parameters_.size()) {
   check(options_.wire);
-  for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
+  for (OptimizedParameter& parameter : parameters_) parameter.number = numbers_++;
+  lay_out();
   if (options_.divide_state && team_->has_other_processes()) division_.emplace(*team_, flats_);
   compressor_ = make_compressor(*team_, options_.wire, compressed(parameters_));
   for (size_t p = 0; p < parameters_.size(); ++p) {
@@ -78,6 +78,12 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
   std::vector<int64_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), 0);
   plan(order);
+}
+
+void OptimizerState::lay_out() {
+  layout_ = FlatLayout(weights_of(parameters_), at::MemoryFormat::Preserve);
+  flats_.clear();
+  for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
 }
 
 void OptimizerState::plan(std::span<const int64_t> order) {
@@ -174,6 +180,7 @@ void OptimizerState::sum_contributions() {
     for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
   }
   const auto sums = team_->sum_rows(rows, team_->gradients);
+  team_->agree_over_parts(sums.narrow(0, 0, 3 + numbers));
   const auto* total = sums.const_data_ptr<double>();
   const auto replicas = static_cast<double>(team_->placement.replicas());
   require(total[2] == replicas * rules, "step", "processes have set different rules (learning rate ",
@@ -187,7 +194,9 @@ void OptimizerState::sum_contributions() {
 CrewWork OptimizerState::step() {
   check_handles();
   take_rules();
+  if (team_->has_process_parts() && !is_settled_) take_owners();
   sum_contributions();
+  if (team_->has_process_parts()) check_common();
   const bool global = options_.clip_norm > 0 || options_.clip_value > 0 || options_.initial_scale > 0 || has_norms_;
   if (compresses_)
     return compressor_->exchange(exchange_->plan(), used_, gradient_scale_, [this] {
@@ -230,15 +239,24 @@ CrewWork OptimizerState::finish() {
   exchange_->reset();
   if (compresses_) result_.updated ? compressor_->commit() : compressor_->drop();
   prepare_next();
-  if (!follows_arrivals_ && team_->has_other_processes()) {
-    follows_arrivals_ = true;
+  if (!is_settled_) settle();
+  is_settled_ = true;
+  return {};
+}
+
+// What the first step has shown: the order in which gradients come, and which of them come in this process.
+void OptimizerState::settle() {
+  std::vector<int64_t> order = exchange_->arrival_order();
+  if (team_->has_other_processes()) {
     // Replica 0's order, so that it does not depend on the placement.
-    const auto order = exchange_->arrival_order();
     auto shared = at::tensor(order, at::kLong);
     team_->control.broadcast(shared, 0).wait();
-    plan({shared.const_data_ptr<int64_t>(), order.size()});
+    order.assign(shared.const_data_ptr<int64_t>(), shared.const_data_ptr<int64_t>() + shared.numel());
   }
-  return {};
+  if (team_->has_process_parts())
+    plan(keep_own(order));
+  else if (team_->has_other_processes())
+    plan(order);
 }
 
 CrewWork OptimizerState::staged() {
@@ -281,10 +299,7 @@ void OptimizerState::share_norms() {
 
 // All gradients are there: decides on the update.
 CrewWork OptimizerState::judge() {
-  double squares = 0;
-  for (size_t p = 0; p < parameters_.size(); ++p)
-    if (used_[p]) squares += norms_of(static_cast<int64_t>(p)).direction;
-  const double norm = std::sqrt(squares);
+  const double norm = std::sqrt(sum_squares_of_all());
   if (options_.clip_norm > 0) result_.gradient_norm = norm;
   if (options_.initial_scale > 0) {
     result_.updated = std::isfinite(norm);

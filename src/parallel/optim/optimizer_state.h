@@ -28,6 +28,8 @@ struct OptimizedParameter {
   std::vector<at::Tensor> leaves;
   int64_t group = 0;
   int64_t updates = 0;
+  int64_t number = 0;                // among the optimiser's, in all parts of the network
+  int64_t owner = ProcessCut::kAll;  // the part that holds it
 };
 
 /// What a replica brings to a step besides its gradients.
@@ -66,6 +68,8 @@ class OptimizerState {
   /// Throws Error where a part of the state lies in other processes; whole_state() has it, collectively over processes.
   std::map<std::string, at::Tensor> state_dict() const;
   std::map<std::string, at::Tensor> whole_state() const;
+  /// Whether processes must come together for it.
+  bool is_spread() const;
   /// The part that is the same in all processes.
   std::map<std::string, at::Tensor> common_state() const;
   void load_state_dict(const std::map<std::string, at::Tensor>& state);
@@ -74,13 +78,20 @@ class OptimizerState {
   void check_handles() const;
   void take_rules();
   void sum_contributions();
+  void lay_out();
   void plan(std::span<const int64_t> order);
   void prepare_next();
+  void settle();
+  void take_owners();
+  void check_common() const;
+  std::vector<int64_t> keep_own(std::span<const int64_t> order);
+  double sum_squares_of_all() const;
   CrewWork spread();
   CrewWork finish();
   void share_norms();
   Interval kept(int64_t parameter) const;
   bool keeps(const Piece& piece) const;
+  bool is_of_another_part(const std::string& name) const;
   at::Tensor in_shape(int64_t parameter, const at::Tensor& flat) const;
   void add_slots(std::map<std::string, at::Tensor>& out, bool gathers) const;
   std::map<std::string, std::vector<int64_t>> state_sizes() const;
@@ -108,7 +119,9 @@ class OptimizerState {
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<RuleSlice> slices_;  // [piece]; gradients are of this step
   bool has_norms_ = false;
-  bool follows_arrivals_ = false;
+  bool is_settled_ = false;          // as it goes on after the first step
+  int64_t numbers_ = 0;              // of parameters, in all parts of the network
+  std::vector<std::string> others_;  // names of those that other parts hold
 
   std::vector<Contribution> contributions_;
   std::vector<std::string> sum_names_;

@@ -2,6 +2,7 @@
 #include "parallel/split/cut.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -31,6 +32,19 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
   std::vector<size_t> first(parts);
   for (size_t p = parts, end = stages; p > 0; --p) end = first[p - 1] = from[p][end];
   return first;
+}
+
+std::string describe_cut(std::span<const std::string> names, std::span<const double> costs,
+                         std::span<const size_t> first) {
+  const double all = std::reduce(costs.begin(), costs.end());
+  std::string out;
+  for (size_t part = 0; part < first.size(); ++part) {
+    const size_t end = part + 1 < first.size() ? first[part + 1] : costs.size();
+    const auto mine = costs.subspan(first[part], end - first[part]);
+    out += text(part == 0 ? "" : " | ", names[first[part]], " to ", names[end - 1], " (",
+                std::lround(100 * std::reduce(mine.begin(), mine.end()) / all), " %)");
+  }
+  return out;
 }
 
 }  // namespace lockstep::parallel

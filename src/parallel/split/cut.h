@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep::parallel {
@@ -13,5 +14,9 @@ namespace lockstep::parallel {
 /// the largest cost a device has the least that any cut gives. `devices`: of each part. Parts are never empty: there
 /// are at least as many stages.
 std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices);
+
+/// "conv1 to pool2 (61 %) | conv3 to fc (39 %)", of stages with these names.
+std::string describe_cut(std::span<const std::string> names, std::span<const double> costs,
+                         std::span<const size_t> first);
 
 }  // namespace lockstep::parallel

@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "lockstep/base/detail/median.h"
@@ -29,10 +27,8 @@ struct SequenceStage : torch::nn::Module {
     if (borders == nullptr) return module.forward(x);
     Bundle bundle;
     bundle.put(x);
-    borders->come_to(number, stages, bundle);
-    at::Tensor y = module.forward(bundle.get<at::Tensor>());
-    if (number + 1 < stages) return y;
-    bundle.put(y);
+    if (borders->come_to(number, stages, bundle)) bundle.put(module.forward(bundle.get<at::Tensor>()));
+    if (number + 1 < stages) return bundle.get<at::Tensor>();
     borders->come_to(stages, stages, bundle);
     return bundle.get<at::Tensor>();
   }
@@ -41,20 +37,29 @@ struct SequenceStage : torch::nn::Module {
   size_t number, stages;
 };
 
-std::vector<std::string> names_of(torch::nn::Module& network) {
-  std::vector<Stage> stages;
-  if (auto* staged = dynamic_cast<Staged*>(&network))
-    stages = staged->stages();
-  else if (auto* modules = network.as<torch::nn::SequentialImpl>())
-    stages = stages_of(*modules);
-  else
-    refuse_without_stages("share", network.name());
-  std::vector<std::string> names;
-  for (const Stage& stage : stages) names.push_back(stage.name);
-  return names;
+}  // namespace
+
+std::vector<Stage> stages_in(torch::nn::Module& network) {
+  if (auto* staged = dynamic_cast<Staged*>(&network)) return staged->stages();
+  if (auto* modules = network.as<torch::nn::SequentialImpl>()) return stages_of(*modules);
+  refuse_without_stages("share", network.name());
 }
 
-}  // namespace
+std::vector<std::string> make_divisible(const std::vector<std::shared_ptr<torch::nn::Module>>& networks,
+                                        int64_t parts) {
+  std::vector<std::string> names;
+  for (const Stage& stage : stages_in(*networks[0])) names.push_back(stage.name);
+  require(static_cast<int64_t>(names.size()) >= parts, "share", networks[0]->name(), " has ", names.size(),
+          names.size() == 1 ? " stage" : " stages", ", expected ", parts, " at least for split p", parts,
+          ": a part has one or more");
+  if (dynamic_cast<const Staged*>(networks[0].get()) != nullptr) return names;
+  for (const auto& network : networks) {
+    size_t number = 0;
+    for (torch::nn::AnyModule& module : *network->as<torch::nn::SequentialImpl>())
+      module = torch::nn::AnyModule(std::make_shared<SequenceStage>(module, number++, names.size()));
+  }
+  return names;
+}
 
 std::vector<int64_t> devices_of_parts(int64_t devices, int64_t parts) {
   const int64_t count = std::min(devices, parts);
@@ -67,19 +72,23 @@ class Pipeline::Member : public Borders {
  public:
   Member(Pipeline& pipeline, int64_t number) : pipeline_(pipeline), number_(number) {}
 
-  void come_to(size_t next, size_t stages, Bundle& bundle) override {
-    if (!at::GradMode::is_enabled()) return;  // nothing is kept for a backward pass: any device computes all of it
+  bool come_to(size_t next, size_t stages, Bundle& bundle) override {
+    if (!at::GradMode::is_enabled()) return true;  // nothing is kept for a backward pass: any device computes all of it
     require(stages == pipeline_.names_.size(), "forward", "the network went through ", stages, " stages, expected the ",
             pipeline_.names_.size(), " of the one that was shared");
     has_come_ = true;
-    if (!pipeline_.is_cut()) return measure(next, stages, bundle);
+    if (!pipeline_.is_cut()) {
+      measure(next, stages, bundle);
+      return true;
+    }
     const auto found = std::ranges::find(pipeline_.first_, next);
-    if (found == pipeline_.first_.end()) return;
+    if (found == pipeline_.first_.end()) return true;
     if (next > 0) add_border(next, bundle);
     Context::current().before_wait.reset();  // what lies behind the border does not wait for what lies in front of it
     const int64_t part = found - pipeline_.first_.begin();
     pipeline_.crew_.come_to(number_, part);
     mark(part);
+    return true;
   }
 
   void go_back_over(size_t stage) {
@@ -148,16 +157,7 @@ Pipeline::~Pipeline() = default;
 void Pipeline::take(const std::vector<std::shared_ptr<torch::nn::Module>>& networks) {
   require(names_.empty(), "share", "a second network was shared, and split p", parts_,
           " divides one, expected one network: --split data has several");
-  names_ = names_of(*networks[0]);
-  require(static_cast<int64_t>(names_.size()) >= parts_, "share", networks[0]->name(), " has ", names_.size(),
-          names_.size() == 1 ? " stage" : " stages", ", expected ", parts_, " at least for split p", parts_,
-          ": a part has one or more");
-  if (dynamic_cast<const Staged*>(networks[0].get()) != nullptr) return;
-  for (const auto& network : networks) {
-    size_t number = 0;
-    for (torch::nn::AnyModule& module : *network->as<torch::nn::SequentialImpl>())
-      module = torch::nn::AnyModule(std::make_shared<SequenceStage>(module, number++, names_.size()));
-  }
+  names_ = make_divisible(networks, parts_);
 }
 
 Borders* Pipeline::borders(int64_t member) {
@@ -189,16 +189,7 @@ void Pipeline::cut() {
     costs.push_back(seconds.empty() ? 1 : 1e-9 + median(std::move(seconds)));
   }
   first_ = cut_evenly(costs, devices_);
-  const double all = std::reduce(costs.begin(), costs.end());
-  std::string parts;
-  for (size_t part = 0; part < first_.size(); ++part) {
-    const size_t end = part + 1 < first_.size() ? first_[part + 1] : costs.size();
-    const double mine =
-        std::reduce(costs.begin() + static_cast<ptrdiff_t>(first_[part]), costs.begin() + static_cast<ptrdiff_t>(end));
-    parts += text(part == 0 ? "" : " | ", names_[first_[part]], " to ", names_[end - 1], " (",
-                  std::lround(100 * mine / all), " %)");
-  }
-  log_info("split p", parts_, ", by the time of stages in the first step: ", parts);
+  log_info("split p", parts_, ", by the time of stages in the first step: ", describe_cut(names_, costs, first_));
 }
 
 }  // namespace lockstep::parallel

@@ -19,6 +19,13 @@ namespace lockstep::parallel {
 /// neighbouring parts are joined.
 std::vector<int64_t> devices_of_parts(int64_t devices, int64_t parts);
 
+/// The stages of a network. Throws Error for one that has none.
+std::vector<Stage> stages_in(torch::nn::Module& network);
+
+/// Lets the replicas' networks go through borders between their stages, of which these are the names. Throws Error
+/// where there are fewer than parts.
+std::vector<std::string> make_divisible(const std::vector<std::shared_ptr<torch::nn::Module>>& networks, int64_t parts);
+
 /// Each replica's thread keeps its whole graph. Between two parts lies a node of autograd that passes everything on as
 /// it is; forwards and backwards it exchanges the replica's permit for one of the part that comes next. So no sum and
 /// no kernel is another one than without.

@@ -17,21 +17,25 @@
 namespace lockstep::parallel {
 namespace {
 
-at::Tensor bytes_of(const Facts& facts) {
-  std::string all;
-  for (const std::string& fact : facts) all += fact + '\n';
+at::Tensor bytes_of(const std::string& all) {
   const auto bytes = at::empty({static_cast<int64_t>(all.size())}, at::kByte);
   std::ranges::copy(all, bytes.mutable_data_ptr<uint8_t>());
   return bytes;
 }
 
-Facts facts_in(const at::Tensor& bytes) {
+std::string lines_of(const Facts& facts) {
+  std::string all;
+  for (const std::string& fact : facts) all += fact + '\n';
+  return all;
+}
+
+Facts facts_in(const std::string& lines) {
   Facts facts(1);
-  for (const uint8_t c : std::span(bytes.const_data_ptr<uint8_t>(), bytes.numel()))
+  for (const char c : lines)
     if (c == '\n')
       facts.emplace_back();
     else
-      facts.back() += static_cast<char>(c);
+      facts.back() += c;
   facts.pop_back();
   return facts;
 }
@@ -50,21 +54,31 @@ at::Tensor broadcast_bytes(const TeamState& team, at::Tensor bytes, int64_t from
   return bytes;
 }
 
+std::string broadcast_text(const comm::Group& group, const std::string& mine, int from) {
+  auto bytes = bytes_of(mine);
+  const auto size = at::full({1}, bytes.numel(), at::kLong);
+  group.broadcast({size}, from).wait();
+  if (group.rank() != from) bytes = at::empty({size.item<int64_t>()}, at::kByte);
+  group.broadcast({bytes}, from).wait();
+  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
+}
+
 void agree(const TeamState& team, const char* operation, const Facts& mine) {
-  if (!team.has_other_processes()) return;
+  const comm::Group& group = team.everyone;
+  if (group.size() == 1) return;
   Facts all_of_mine{operation};  // one process may share a network where another makes an optimiser
   all_of_mine.insert(all_of_mine.end(), mine.begin(), mine.end());
-  const auto bytes = bytes_of(all_of_mine);
-  const auto hashes = at::empty({team.placement.processes()}, at::kLong);
-  team.control.all_gather(hashes, hashes_of({{operation, bytes}})).wait();
+  const std::string lines = lines_of(all_of_mine);
+  const auto hashes = at::empty({group.size()}, at::kLong);
+  group.all_gather(hashes, hashes_of({{operation, bytes_of(lines)}})).wait();
   const std::span<const int64_t> all(hashes.const_data_ptr<int64_t>(), hashes.numel());
   const auto other = std::ranges::find_if(all, [&](int64_t hash) { return hash != all[0]; }) - all.begin();
   if (other == std::ssize(all)) return;
 
-  const Facts first = facts_in(broadcast_bytes(team, bytes, 0));
-  const Facts theirs = facts_in(broadcast_bytes(team, bytes, other));
+  const Facts first = facts_in(broadcast_text(group, lines, 0));
+  const Facts theirs = facts_in(broadcast_text(group, lines, static_cast<int>(other)));
   try {  // a process that has failed closes its connections, so all know before one does
-    team.control.barrier().wait();
+    group.barrier().wait();
   } catch (const comm::CommError& error) {
     log_debug(error.what());
   }

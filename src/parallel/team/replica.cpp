@@ -15,15 +15,14 @@
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
-#include "lockstep/norm/detail/after_step.h"
 #include "lockstep/numerics/tree.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/optim/owned_parameters.h"
 #include "parallel/team/agreement.h"
-#include "parallel/team/audit.h"
+#include "parallel/team/audit/audit.h"
 #include "parallel/team/divergence.h"
+#include "parallel/team/replica_state.h"
 #include "parallel/team/share.h"
-#include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -35,21 +34,19 @@ void check_options(const char* operation, std::span<const Offer* const> all) {
             "replicas have passed different options, expected the same on all");
 }
 
+// What an optimiser can't do where a process holds a part of the network.
+void check_for_parts(const TeamState& team, const OptimizerOptions& options) {
+  const std::string split = to_string(team.options.split);
+  require(!options.divide_state, "optimizer", "split ", split,
+          " in processes divides the state already, and divide_state would again: leave it out");
+  require(std::holds_alternative<RoundedWire>(options.wire) || options.wire == Wire{}, "optimizer", "wire ",
+          to_string(options.wire), " with split ", split, " in processes, expected none, bf16 or fp16");
+  require(team.networks.size() == 1 && std::ranges::count(team.networks[0]->has_optimizer, true) == 0, "optimizer",
+          "a second optimiser with split ", split,
+          " in processes, expected one of all parameters, in groups where they differ");
+}
+
 }  // namespace
-
-struct Replica::State {
-  std::shared_ptr<TeamState> team;
-  int64_t member;
-  CrewPeers peers;
-  Draws* draws;  // this replica's, of which the caller's code may open others inside
-  int64_t steps = 0;
-  int64_t watch_every = 0;
-  bool watch_buffers = false;
-
-  Timeline& timeline() const { return team->timelines[member]; }
-  /// Batch norms' statistics, which waited for the others until all had gone through their passes.
-  void end_waiting() { Context::current().after_step->run(peers); }
-};
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
     : state_(new State{team, member, CrewPeers(*team, member), Draws::current()}) {}
@@ -87,7 +84,9 @@ std::shared_ptr<torch::nn::Module> Replica::share_module(const std::shared_ptr<t
     std::vector<std::shared_ptr<torch::nn::Module>> networks;
     for (const Offer* one : all) networks.push_back(one->network);
     team.networks.push_back(share_networks(team, std::move(networks), options));
-    if (team.pipeline) team.pipeline->take(team.networks.back()->networks);
+    const SharedNetwork& shared = *team.networks.back();
+    if (team.pipeline) team.pipeline->take(shared.networks);
+    if (team.process_pipeline) team.process_pipeline->take(shared.networks, shared.parameters[0]);
     return {};
   });
   begin_step();
@@ -113,6 +112,7 @@ Optimizer Replica::optimizer(const std::vector<ParameterGroup>& groups, const Op
   }
   team.meet<Offer>(state_->member, "optimizer", {groups, options}, [&](std::span<const Offer* const> all) -> CrewWork {
     check_options("optimizer", all);
+    if (team.has_process_parts()) check_for_parts(team, options);
     std::vector<const std::vector<ParameterGroup>*> offered;
     for (const Offer* one : all) offered.push_back(&one->groups);
     auto parameters = take_parameters(team, offered);
@@ -135,11 +135,13 @@ void Replica::differentiate(const at::Tensor& loss, double scale) const {
     mine = {loss, at::full_like(loss, scale, loss.options().requires_grad(false))};
   if (!state_->team->joins_backward) {
     Pipeline* const pipeline = state_->team->pipeline.get();
+    ProcessPipeline* const process_pipeline = state_->team->process_pipeline.get();
     if (mine.first.defined()) {
       if (pipeline != nullptr) pipeline->begin_backward(state_->member);
       torch::autograd::backward({mine.first}, {mine.second});
     }
     if (pipeline != nullptr) pipeline->end_backward(state_->member);
+    if (process_pipeline != nullptr) process_pipeline->end_backward(state_->member);
     return;
   }
   state_->team->meet<Root>(state_->member, "backward", mine, [](std::span<const Root* const> all) -> CrewWork {
@@ -204,6 +206,7 @@ StepResult Replica::step(Optimizer& optimizer) {
       mine.member, "step",
       [&] {
         if (team.pipeline) team.pipeline->cut();
+        if (team.process_pipeline) team.process_pipeline->learn_cut();
         return state.step();
       },
       Phase::update);
@@ -247,17 +250,6 @@ void Replica::add(const Optimizer& optimizer, const StepSum& to, double value) c
   sums[to.index_] += value;
 }
 
-std::map<std::string, at::Tensor> Replica::state_dict(const Optimizer& optimizer) {
-  using State = std::map<std::string, at::Tensor>;
-  require(optimizer.state_ != nullptr, "state_dict", "the optimiser is empty, expected one made by optimizer()");
-  TeamState& team = *state_->team;
-  team.crew->meet(state_->member, "state_dict", [&]() -> CrewWork {
-    team.saved = std::make_shared<const State>(optimizer.state_->whole_state());
-    return {};
-  });
-  return *team.saved;
-}
-
 int64_t Replica::steps() const {
   return state_->steps;
 }
@@ -279,7 +271,15 @@ void Replica::begin_step() {
 }
 
 at::Tensor Replica::all_gather(const at::Tensor& mine) {
-  return state_->peers.all_gather(mine);
+  at::Tensor rows = state_->peers.all_gather(mine);
+  TeamState& team = *state_->team;
+  if (!team.has_process_parts()) return rows;
+  team.crew->meet(state_->member, "all_gather", [&]() -> CrewWork {
+    team.agreed = rows.clone();
+    team.agree_over_parts(team.agreed);
+    return {};
+  });
+  return team.agreed;
 }
 
 at::Tensor Replica::sum(const at::Tensor& mine) {
@@ -293,7 +293,7 @@ at::Tensor Replica::sum(const at::Tensor& mine) {
 void Replica::barrier() {
   TeamState& team = *state_->team;
   team.crew->meet(state_->member, "barrier", [&]() -> CrewWork {
-    if (team.has_other_processes()) team.control.barrier().wait();
+    if (team.everyone.size() > 1) team.everyone.barrier().wait();
     return {};
   });
 }
@@ -339,9 +339,9 @@ void Replica::compare(const Optimizer& optimizer, bool buffers) {
   const size_t of_processes = tensors.size();
   for (const auto& network : state_->team->networks)
     if (buffers)
-      for (const auto& buffer : network->networks[state_->member]->named_buffers())
-        tensors.emplace_back(buffer.key(), buffer.value());
-  require_equal_hashes(all_gather(hashes_of(tensors)), tensors,
+      for (const auto& [name, buffer] : held_tensors(*state_->team, *network->networks[state_->member], false))
+        tensors.emplace_back(name, buffer);
+  require_equal_hashes(state_->peers.all_gather(hashes_of(tensors)), tensors,
                        {.placement = state_->team->placement, .of_processes = of_processes, .step = optimizer.steps()});
 }
 

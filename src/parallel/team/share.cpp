@@ -3,9 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <torch/nn/modules/conv.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -115,13 +119,13 @@ bool is_unchanged(const WatchedModule& watched) {
 
 // Replica 0 is on process 0.
 void broadcast(const TeamState& team, const SharedNetwork& shared) {
-  if (!team.has_other_processes()) return;
+  if (team.everyone.size() == 1) return;
   comm::TensorList tensors;
   for (size_t r = 0; r < shared.weights.layout().rows().size(); ++r)
     tensors.push_back(shared.weights.row(static_cast<int64_t>(r)));
   for (const auto& buffer : shared.networks[0]->buffers())
     if (buffer.defined()) tensors.push_back(buffer.detach());
-  if (!tensors.empty()) team.control.broadcast(tensors, 0).wait();
+  if (!tensors.empty()) team.everyone.broadcast(tensors, 0).wait();
 }
 
 }  // namespace
@@ -137,6 +141,8 @@ std::unique_ptr<SharedNetwork> share_networks(const TeamState& team, std::vector
   const Parameters first = parameters_of(*shared->networks[0]);
   shared->names = first.names;
   shared->weights = FlatBuffer::flatten(first.tensors, format);
+  shared->slots.resize(first.tensors.size());
+  std::iota(shared->slots.begin(), shared->slots.end(), 0);
   broadcast(team, *shared);
   for (const auto& network : shared->networks) {
     const Parameters mine = parameters_of(*network);
@@ -148,6 +154,54 @@ std::unique_ptr<SharedNetwork> share_networks(const TeamState& team, std::vector
   }
   shared->has_optimizer.assign(first.tensors.size(), false);
   return shared;
+}
+
+void keep_part(SharedNetwork& network, const ProcessCut& cut, int64_t part) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> held;
+  for (size_t p = 0; p < network.names.size(); ++p) {
+    network.slots[p] = ProcessCut::holds(part, cut.parameters[p]) ? static_cast<int64_t>(held.size()) : -1;
+    if (network.slots[p] >= 0) held.push_back(network.weights.view(static_cast<int64_t>(p)));
+  }
+  network.weights = FlatBuffer::flatten(held, at::MemoryFormat::Preserve);
+  for (const auto& parameters : network.parameters) {
+    held.clear();
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      if (network.slots[p] >= 0) {
+        held.push_back(parameters[p]);
+        continue;
+      }
+      const double none = std::numeric_limits<double>::quiet_NaN();
+      parameters[p].set_data(
+          at::full({}, none, parameters[p].options().requires_grad(false)).expand(parameters[p].sizes()));
+    }
+    network.weights.point_data(held);
+  }
+}
+
+std::vector<std::pair<std::string, at::Tensor>> held_tensors(const TeamState& team, const torch::nn::Module& network,
+                                                             bool parameters) {
+  const ProcessCut* const cut = team.process_pipeline ? team.process_pipeline->cut() : nullptr;
+  std::vector<std::pair<std::string, at::Tensor>> out;
+  if (parameters) {
+    const auto& names = team.networks[0]->names;  // a tied parameter has the owner of its first name
+    std::map<const c10::TensorImpl*, int64_t> owners;
+    for (const auto& item : network.named_parameters()) {
+      if (!item.value().defined()) continue;
+      const auto place = std::ranges::find(names, item.key());
+      if (cut != nullptr && place != names.end())
+        owners[item.value().unsafeGetTensorImpl()] = cut->parameters[place - names.begin()];
+      if (cut == nullptr || team.saves(owners[item.value().unsafeGetTensorImpl()]))
+        out.emplace_back(item.key(), item.value());
+    }
+  }
+  size_t number = 0;
+  for (const auto& item : network.named_buffers()) {
+    const size_t buffer = number++;
+    if (item.value().defined() && (cut == nullptr || team.saves(cut->buffers[buffer])))
+      out.emplace_back(item.key(), item.value());
+  }
+  return out;
 }
 
 void check_unchanged(const SharedNetwork& network, int64_t member) {

@@ -6,6 +6,8 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <set>
@@ -29,8 +31,9 @@
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/split/device_rows.h"
+#include "parallel/split/processes/parcel.h"
 #include "parallel/team/agreement.h"
-#include "parallel/team/audit.h"
+#include "parallel/team/audit/audit.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {
@@ -47,11 +50,10 @@ std::vector<Device> devices_of(const TeamOptions& options) {
   return devices;
 }
 
-Placement placement_of(const TeamOptions& options) {
+Placement placement_of(const TeamOptions& options, int64_t processes, const std::string& what) {
   require(options.replicas >= 1, "Team", "replicas is ", options.replicas, ", expected at least 1");
-  const int64_t processes = options.group.size();
-  require(options.replicas >= processes, "Team", options.replicas, " replicas on ", processes,
-          " processes, expected at least one replica a process");
+  require(options.replicas >= processes, "Team", options.replicas, " replicas on ", processes, " ", what,
+          ", expected at least one replica for each");
   if (options.blocks.empty()) return Placement::even(options.replicas, processes);
   int64_t sum = 0;
   for (const int64_t block : options.blocks) {
@@ -59,9 +61,32 @@ Placement placement_of(const TeamOptions& options) {
     sum += block;
   }
   require(static_cast<int64_t>(options.blocks.size()) == processes && sum == options.replicas, "Team", "blocks are ",
-          options.blocks.size(), " with ", sum, " replicas in all, expected ", processes, " (one a process) with ",
-          options.replicas);
+          options.blocks.size(), " with ", sum, " replicas in all, expected ", processes,
+          what == "processes" ? " (one a process)" : " (one a copy of the network)", " with ", options.replicas);
   return Placement(options.blocks);
+}
+
+// Where some process has too few threads for the parts, the processes divide the network, and the threads of each share
+// the slices of its part. All decide alike.
+PartPlace part_of(const TeamOptions& options, int64_t threads) {
+  const comm::Group& group = options.group;
+  const int64_t parts = options.split.parts, sharers = options.split.sharers, wanted = parts * sharers;
+  if (group.size() == 1) return {};
+  const auto least = at::tensor({parts, -parts, sharers, -sharers, threads - wanted}, at::kLong);
+  group.all_reduce(least, ReduceOp::min).wait();
+  const auto* found = least.const_data_ptr<int64_t>();
+  if (found[4] >= 0 || (found[1] == -1 && found[3] == -1)) return {};
+  const std::string split = to_string(options.split);
+  require(found[0] == -found[1] && found[2] == -found[3], "Team", "split ", split,
+          " here is another one in other processes, of which one has too few threads for its own, expected the same");
+  const int64_t least_threads = found[4] + wanted;
+  require(sharers <= least_threads, "Team", "split ", split, " needs ", sharers,
+          " threads in each process, as processes can't share the slices of a layer, and one has ", least_threads,
+          ": give each process --devices ", sharers, ", or use --split ", parts > 1 ? text("p", parts) : "data");
+  require(group.size() % parts == 0, "Team", "split ", split, " on ", group.size(),
+          " processes, expected a number that ", parts, " divides, so that each is one part, or ", wanted,
+          " threads in each (--devices ", wanted, "), which then divide the network");
+  return {.parts = parts, .part = group.rank() % parts, .copy = group.rank() / parts};
 }
 
 void check_split(const TeamState& team) {
@@ -76,9 +101,6 @@ void check_split(const TeamState& team) {
           ", where one thread of autograd's runs all backward passes: use --split data");
   require(!team.options.shares_backward, "Team", "split ", split,
           " needs a backward pass of each replica's own, and shares_backward joins them: leave one of them out");
-  require(!team.has_other_processes() || team.threads >= parts * sharers, "Team", "split ", split, " needs ",
-          parts * sharers, " threads in each process, and this one has ", team.threads,
-          ": a part can't be a process yet. Give each process --devices ", parts * sharers, ", or use --split data");
 }
 
 void check_audit(const TeamState& team) {
@@ -104,8 +126,10 @@ Slices slices_of(TeamState& team, int64_t member) {
 void write_spans(const TeamState& team, const std::string& file) {
   std::vector<TraceThread> threads;
   for (int64_t m = 0; m < team.members(); ++m) threads.push_back({team.block.begin + m, &team.timelines[m]});
-  const auto devices = devices_of_parts(team.permits, team.options.split.parts);
+  const auto devices = devices_of_parts(team.permits, team.thread_parts());
   std::vector<TraceRow> rows = device_rows(threads, devices);
+  if (team.has_process_parts())
+    for (TraceRow& row : rows) row.name += text(", part ", team.part.part);
   if (team.helpers)
     for (TraceRow& row : team.helpers->rows())
       rows.push_back({text("device ", rows.size(), ", ", row.name), std::move(row.spans)});
@@ -114,125 +138,11 @@ void write_spans(const TeamState& team, const std::string& file) {
 
 }  // namespace
 
-at::Tensor TeamState::sum_rows(const at::Tensor& rows, const comm::Group& group) const {
-  const auto program = has_other_processes() ? TreeProgram::of_block(placement.replicas(), block)
-                                             : TreeProgram::of_leaves(placement.replicas());
-  comm::TensorList nodes;
-  std::vector<const std::byte*> from;
-  std::vector<std::byte*> to;
-  for (int64_t m = 0; m < rows.size(0); ++m) from.push_back(static_cast<const std::byte*>(rows[m].const_data_ptr()));
-  for (size_t k = 0; k < program.results().size(); ++k) {
-    nodes.push_back(at::empty({rows.size(1)}, rows.options()));
-    to.push_back(static_cast<std::byte*>(nodes.back().mutable_data_ptr()));
-  }
-  reduce(program, ReduceOp::sum, rows.scalar_type(), from, to, rows.size(1));
-  if (has_other_processes()) {
-    const PhaseScope waiting(Phase::exposed);
-    group.all_reduce_blocks(placement, nodes, nodes[0]).wait();
-  }
-  return nodes[0];
-}
-
-RowGathering::RowGathering(const TeamState& team, const at::Tensor& rows) : team_(team), rows_(rows) {
-  if (!team_.has_other_processes()) return;
-  int64_t widest = 0;
-  for (int64_t p = 0; p < placement().processes(); ++p) widest = std::max(widest, placement().block(p).size());
-  const auto sent = rows.new_zeros({widest, rows.size(1)});
-  sent.narrow(0, 0, rows.size(0)).copy_(rows);
-  rows_ = rows.new_empty({placement().processes() * widest, rows.size(1)});
-  arriving_ = team_.control.all_gather(rows_, sent);
-}
-
-at::Tensor RowGathering::wait() {
-  if (!arriving_) return rows_;
-  const PhaseScope exchanging(Phase::exchange);
-  arriving_->wait();
-  arriving_.reset();
-  const int64_t widest = rows_.size(0) / placement().processes();
-  std::vector<at::Tensor> parts;
-  for (int64_t p = 0; p < placement().processes(); ++p)
-    parts.push_back(rows_.narrow(0, p * widest, placement().block(p).size()));
-  return rows_ = at::cat(parts);
-}
-
-at::Tensor TeamState::gather_rows(const at::Tensor& rows) const {
-  return RowGathering(*this, rows).wait();
-}
-
-std::shared_ptr<AllGather> TeamState::bring(int64_t member, const at::Tensor& row) {
-  const Lock lock(all_gathers_mutex);
-  const uint64_t number = all_gathers_begun[member]++ - all_gathers_sent;
-  if (number == all_gathers.size()) all_gathers.push_back(std::make_shared<AllGather>(members()));
-  const auto& all_gather = all_gathers[number];
-  all_gather->rows[member] = row;
-  return all_gather;
-}
-
-void TeamState::send_next() {
-  std::shared_ptr<AllGather> next;
-  {
-    const Lock lock(all_gathers_mutex);
-    next = std::move(all_gathers.front());
-    all_gathers.pop_front();
-    ++all_gathers_sent;
-  }
-  const at::Tensor& first = next->rows[0];
-  for (const at::Tensor& row : next->rows)
-    require(row.sizes() == first.sizes() && row.scalar_type() == first.scalar_type(), "all_gather",
-            "one replica brings ", row.scalar_type(), row.sizes(), ", another ", first.scalar_type(), first.sizes(),
-            ", expected the same on all");
-  const at::Tensor rows = at::stack(next->rows);
-  const Lock lock(next->waiting);
-  next->gathering.emplace(*this, rows);
-}
-
-at::Tensor CrewPeers::all_gather(const at::Tensor& mine) {
-  return begin_all_gather(mine)();
-}
-
-Peers::Gathered CrewPeers::begin_all_gather(const at::Tensor& mine) {
-  constexpr const char* what = "all_gather";
-  require(mine.dim() == 1, what, "the tensor has sizes ", mine.sizes(), ", expected one dimension");
-  const auto brought = team_.bring(member_, mine.detach());
-  const uint64_t arrival = team_.crew->arrive(member_, what, [&] {
-    const PhaseScope exchanging(Phase::exchange);
-    team_.send_next();
-  });
-  return [this, brought, arrival] {
-    team_.crew->await(member_, arrival, what);
-    const Lock lock(brought->waiting);
-    return brought->gathering->wait();
-  };
-}
-
-Peers::GatherRows CrewPeers::gather_rows() const {
-  return [&team = team_](const at::Tensor& mine) {
-    return [gathering = std::make_shared<RowGathering>(team, mine)] { return gathering->wait(); };
-  };
-}
-
-at::Tensor CrewPeers::meet(const std::vector<at::Tensor>& mine, const Joint& joint) {
-  struct Part {
-    const std::vector<at::Tensor>& tensors;
-    const Joint& joint;
-  };
-  team_.meet<Part>(member_, "a synchronised batch norm", {mine, joint},
-                   [&](std::span<const Part* const> all) -> CrewWork {
-                     std::vector<std::vector<at::Tensor>> brought;
-                     for (const Part* part : all) brought.push_back(part->tensors);
-                     team_.joint_results = all[0]->joint(brought);  // the first one's, whoever comes last
-                     team_.joins_backward = true;
-                     return {};
-                   });
-  return std::move(team_.joint_results[member_]);
-}
-
 Team Team::create(const TeamOptions& options) {
   install_overrides();
   if (options.slices > 1) install_sliced_products();
   const auto state = std::make_shared<TeamState>();
   state->options = options;
-  state->placement = placement_of(options);
   const auto devices = devices_of(options);
   state->device = devices[0].torch();
   require(options.slices >= 1, "Team", "slices is ", options.slices, ", expected 1 or more");
@@ -241,15 +151,26 @@ Team Team::create(const TeamOptions& options) {
   // One engine thread a GPU runs the backward passes of all callers: replicas there run one after the other.
   state->threads = devices[0].kind == Device::Kind::cuda ? 1 : static_cast<int64_t>(devices.size());
   state->permits = std::max<int64_t>(1, state->threads / std::max<int64_t>(1, options.split.sharers));
-  state->block = state->placement.block(options.group.rank());
   check_split(*state);
+  require(
+      options.group.size() == 1 || (options.group.backend() != "local" && options.group.backend() != "hierarchical"),
+      "Team", "the group's backend is ", options.group.backend(),
+      ", expected a group of processes: the team runs the threads of a process itself");
+  state->part = part_of(options, state->threads);
+  const int64_t copies = options.group.size() / state->part.parts;
+  state->placement = placement_of(options, copies, state->has_process_parts() ? "copies of the network" : "processes");
+  state->block = state->placement.block(state->has_process_parts() ? state->part.copy : options.group.rank());
   check_audit(*state);
-  if (state->has_other_processes()) {
-    require(options.group.backend() != "local" && options.group.backend() != "hierarchical", "Team",
-            "the group's backend is ", options.group.backend(),
-            ", expected a group of processes: the team runs the threads of a process itself");
-    state->gradients = options.group.split(0);
-    state->control = options.group.split(0);
+  if (options.group.size() > 1) {
+    const auto part = static_cast<int>(state->part.part), copy = static_cast<int>(state->part.copy);
+    state->gradients = options.group.split(part);
+    state->control = options.group.split(part);
+    state->everyone = state->control;
+    if (state->has_process_parts()) {
+      state->everyone = options.group.split(0);
+      state->messages = options.group.split(0);
+      state->line = options.group.split(copy);
+    }
     agree(*state, "Team", facts_of(*state));
   }
   return Team(state);
@@ -268,25 +189,32 @@ const comm::Group& Team::group() const {
   return state_->options.group;
 }
 
+bool Team::processes_hold_parts() const {
+  return state_->has_process_parts();
+}
+
 int64_t Team::bytes_sent() const {
-  return state_->gradients.bytes_sent() + state_->control.bytes_sent();
+  int64_t bytes = 0;
+  for (const comm::Group& group : state_->groups()) bytes += group.bytes_sent();
+  return bytes;
 }
 
 std::string Team::describe() const {
   const TeamState& team = *state_;
   std::string out = text(replicas(), replicas() == 1 ? " replica" : " replicas");
+  if (team.has_process_parts()) out += text(", the network in ", team.part.parts, " parts, a process each");
   if (team.has_other_processes()) {
-    out += text(" on ", team.placement.processes(), " processes (");
+    out += text(" on ", team.placement.processes(), team.has_process_parts() ? " copies (" : " processes (");
     for (int64_t p = 0; p < team.placement.processes(); ++p)
       out += text(p == 0 ? "" : "+", team.placement.block(p).size());
     out += ")";
   }
   const int64_t here = team.helpers_wanted() > 0 ? team.threads : std::min(team.permits, team.members());
   if (team.options.split.sharers > 1) out += text(", ", team.options.split.sharers, " devices a replica's slices,");
-  if (team.options.split.parts > 1) out += text(", the network in ", team.options.split.parts, " parts,");
+  if (team.thread_parts() > 1) out += text(", the network in ", team.options.split.parts, " parts,");
   return out +
          (team.device.is_cpu() ? text(" on ", here, here == 1 ? " thread" : " threads") : text(" on ", team.device)) +
-         (team.has_other_processes() ? " here" : "");
+         (team.everyone.size() > 1 ? " here" : "");
 }
 
 std::vector<Timings> Team::timings() const {
@@ -299,9 +227,11 @@ std::vector<Timings> Team::timings() const {
 void Team::run(const std::function<void(Replica&)>& body) const {
   TeamState& team = *state_;
   require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
-  const int64_t parts = team.options.split.parts;
+  const int64_t parts = team.thread_parts(), parts_ahead = team.part.parts - 1 - team.part.part;
   const std::vector<int64_t> devices = devices_of_parts(team.permits, parts);
-  team.crew = std::make_unique<Crew>(team.members(), devices);
+  team.crew = std::make_unique<Crew>(team.members(), devices, parts_ahead * team.permits);
+  if (team.has_process_parts())
+    team.process_pipeline = std::make_unique<ProcessPipeline>(*team.crew, team.part, team.messages);
   team.audit = team.options.audit > 0 ? std::make_shared<Audit>(team) : nullptr;
   team.pipeline = parts > 1 ? std::make_unique<Pipeline>(*team.crew, parts, devices) : nullptr;
   team.brought.assign(team.members(), nullptr);
@@ -334,14 +264,18 @@ void Team::run(const std::function<void(Replica&)>& body) const {
                                   .slices = slices.count() > 1 ? &slices : nullptr,
                                   .after_step = &after_step});
       if (team.pipeline) Context::current().borders = team.pipeline->borders(m);
+      if (team.process_pipeline) Context::current().borders = team.process_pipeline->borders(m);
       team.crew->enter(m);
       team.timelines[m].begin_step(0);
       Replica me(state_, m);
       body(me);
       after_step.run(peers);
+      if (team.process_pipeline) team.process_pipeline->leave(m);
       team.crew->leave(m);
     } catch (...) {  // the first counts; those that it stopped come after it
       team.crew->stop(m, std::current_exception());
+      // Others may wait for messages, here and there.
+      if (team.process_pipeline) team.messages.abort(text("replica ", team.block.begin + m, " failed"));
     }
   };
   for (int64_t m = 0; m < team.members(); ++m) try {
@@ -355,6 +289,7 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   if (team.helpers) team.helpers->stop();
   const auto crew = std::move(team.crew);
   const auto pipeline = std::move(team.pipeline);
+  const auto process_pipeline = std::move(team.process_pipeline);
   team.networks.clear();
   {
     const Lock lock(team.all_gathers_mutex);
@@ -363,7 +298,8 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.joint_results.clear();
   team.made.reset();
   team.audit.reset();
-  team.saved.reset();
+  team.saved.clear();
+  team.agreed.reset();
   try {
     if (!trace.empty()) write_spans(team, trace);
   } catch (const std::exception& error) {
@@ -373,8 +309,8 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   team.helpers.reset();
   if (!crew->error()) return;
   const int64_t replica = team.block.begin + crew->failed_member();
-  if (team.has_other_processes())
-    for (const auto& group : {team.gradients, team.control}) group.abort(text("replica ", replica, " failed"));
+  for (const comm::Group& group : team.groups())
+    if (group.size() > 1) group.abort(text("replica ", replica, " failed"));
   rethrow_of_replica(replica, crew->error());
 }
 

@@ -23,6 +23,7 @@
 #include "lockstep/parallel/team.h"
 #include "parallel/crew/crew.h"
 #include "parallel/split/pipeline.h"
+#include "parallel/split/processes/process_pipeline.h"
 #include "parallel/split/slice_helpers.h"
 
 namespace lockstep::parallel {
@@ -42,6 +43,7 @@ struct SharedNetwork {
   std::vector<std::shared_ptr<torch::nn::Module>> networks;  // one a replica of this process
   std::vector<std::string> names;                            // of the parameters, tied ones once
   FlatBuffer weights;
+  std::vector<int64_t> slots;  // [parameter] its place in the weights; -1 where another part of the network holds it
   std::vector<std::vector<at::Tensor>> parameters;  // [replica here][parameter]: leaves that alias the weights
   std::vector<std::vector<WatchedModule>> watched;  // [replica here][module]
   std::vector<bool> has_optimizer;                  // a parameter
@@ -86,12 +88,19 @@ struct TeamState {
   /// different processes.
   comm::Group gradients;
   comm::Group control;
+  comm::Group everyone;  // all processes, for what they must be told alike
+  /// Where the parts of the network are processes, the placement and the groups above are of those that hold the same
+  /// part. These are of all processes, for messages between parts, and of the parts of this process's copy.
+  PartPlace part;
+  comm::Group messages;
+  comm::Group line;
 
   // While run() runs.
   std::unique_ptr<Crew> crew;
-  std::unique_ptr<Pipeline> pipeline;     // none where devices compute whole networks
-  std::unique_ptr<SliceHelpers> helpers;  // none where a device computes all slices
-  std::shared_ptr<Audit> audit;           // none where each gradient is computed once
+  std::unique_ptr<Pipeline> pipeline;                 // none where devices compute whole networks
+  std::unique_ptr<ProcessPipeline> process_pipeline;  // none where a process has all parts
+  std::unique_ptr<SliceHelpers> helpers;              // none where a device computes all slices
+  std::shared_ptr<Audit> audit;                       // none where each gradient is computed once
   std::vector<std::unique_ptr<SharedNetwork>> networks;
   std::vector<const void*> brought;  // by each member to the meeting that is under way
   std::deque<Timeline> timelines;    // one a member; of the last run where none is under way
@@ -105,7 +114,8 @@ struct TeamState {
   std::vector<uint64_t> all_gathers_begun LOCKSTEP_GUARDED_BY(all_gathers_mutex);
   uint64_t all_gathers_sent LOCKSTEP_GUARDED_BY(all_gathers_mutex) = 0;
   std::shared_ptr<OptimizerState> made;
-  std::shared_ptr<const std::map<std::string, at::Tensor>> saved;
+  std::vector<std::map<std::string, at::Tensor>> saved;  // what state_dict() gives, or one for each member
+  at::Tensor agreed;                                     // what parts have agreed on in an all_gather
 
   /// Crew::meet where every member brings something: `on_last` sees what all brought.
   template <class T>
@@ -124,15 +134,26 @@ struct TeamState {
   RandomKey draws_of(int64_t step, int64_t replica) const {
     return RandomKey{options.seed, kStepDraws}.fold(static_cast<uint64_t>(step)).fold(static_cast<uint64_t>(replica));
   }
+  /// Parts that the threads of this process divide the network into.
+  int64_t thread_parts() const { return has_process_parts() ? 1 : options.split.parts; }
+  std::vector<comm::Group> groups() const;
   /// Threads that compute no replica, but slices of others'.
   int64_t helpers_wanted() const { return options.split.sharers > 1 ? threads - permits : 0; }
   bool has_other_processes() const { return placement.processes() > 1; }
+  bool has_process_parts() const { return part.parts > 1; }
+  /// Whether this process has a tensor of the network with this owner (ProcessCut), and whether it saves it.
+  bool saves(int64_t owner) const { return ProcessCut::saves(part.part, owner); }
   /// Autograd's one thread of a GPU runs the backward passes of all replicas here: it must not wait for one of them, so
   /// synchronised batch norms make one node for all.
   bool shares_backward() const { return members() > 1 && (options.shares_backward || device.is_cuda()); }
 
   /// Sums one row a replica of this process, [members, n] float64, with all others' in the tree's order: [n].
   at::Tensor sum_rows(const at::Tensor& rows, const comm::Group& group) const;
+  /// In place, over the parts of the network, whose values are the same but for wishes to stop and the like, and times:
+  /// the largest.
+  void agree_over_parts(const at::Tensor& values) const;
+  /// What the parts of the network hold of each of these: all of it where it is wanted here, else what was given.
+  void join_parts(std::vector<std::map<std::string, at::Tensor>>& held, const std::vector<bool>& wanted) const;
   /// All rows of all processes, [replicas, n], from [members, n].
   at::Tensor gather_rows(const at::Tensor& rows) const;
 

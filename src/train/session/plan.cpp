@@ -202,6 +202,8 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
                               .slices = config.slices,
                               .split = parallel::parse_split(config.split),
                               .audit = config.audit});
+  // Times are those of the part that takes longest, so they are divided over one part's devices.
+  const int64_t parts = team.processes_hold_parts() ? parallel::parse_split(config.split).parts : 1;
   int64_t parameters = 0;
   for (const auto& parameter : network->parameters()) parameters += parameter.requires_grad() ? parameter.numel() : 0;
   using namespace torch::nn;
@@ -209,7 +211,7 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
             .task = std::move(task),
             .team = team,
             .devices = devices,
-            .devices_used = sum_over(group, std::min(static_cast<int64_t>(mine.size()), team.block().size())),
+            .devices_used = sum_over(group, std::min(static_cast<int64_t>(mine.size()), team.block().size())) / parts,
             .transforms = transforms,
             .layout = layout,
             .precision = precision,

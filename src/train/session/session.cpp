@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/context.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/norm/sync_batch_norm.h"
@@ -248,19 +249,22 @@ void Session::guarded(const std::function<void()>& call) {
 }
 
 void Session::report(const parallel::StepResult& result, const run::Phases& phases) {
+  const StepReport step{.cursor = cursor_,
+                        .epochs = plan_.epochs(cursor_),
+                        .loss = result.loss,
+                        .accuracy = result.sum(sums_->right) / result.weight,
+                        .lr = optimizer_.lr(),
+                        .gradient_norm = result.gradient_norm,
+                        .examples = static_cast<int64_t>(result.weight),
+                        .updated = result.updated,
+                        .phases = phases};
   guarded([&] {
-    const StepReport step{.cursor = cursor_,
-                          .epochs = plan_.epochs(cursor_),
-                          .loss = result.loss,
-                          .accuracy = result.sum(sums_->right) / result.weight,
-                          .lr = optimizer_.lr(),
-                          .gradient_norm = result.gradient_norm,
-                          .examples = static_cast<int64_t>(result.weight),
-                          .updated = result.updated,
-                          .phases = phases};
     if (work_.on_step) work_.on_step(step, *network_);
     if (work_.recorder != nullptr && work_.recorder->step(step, line_)) line_ = {};
   });
+  if (!work_.on_weights) return;
+  const auto weights = me_.state_dict(*network_, leads());
+  guarded([&] { work_.on_weights(step, weights); });
 }
 
 void Session::end_epoch() {
@@ -318,11 +322,18 @@ void Session::finish() {
     work_.outcome.signal = signal_;
     work_.outcome.too_few = too_few_;
   }
+  const auto weights = me_.state_dict(*network_, leads());
   if (!leads()) return;
   work_.outcome.cursor = cursor_;
-  for (const auto& [name, tensor] : models::state_dict(*network_))
+  for (const auto& [name, tensor] : weights)
     work_.outcome.weights[name] = tensor.to(at::kCPU, tensor.scalar_type(), false, true).contiguous();
-  guarded([&] { work_.recorder->samples(*network_, me_.device()); });
+  guarded([&] {
+    if (!plan_.team.processes_hold_parts()) return work_.recorder->samples(*network_, me_.device());
+    const auto whole = probe(plan_.task, plan_.config.seed);
+    models::load_state_dict(*whole, work_.outcome.weights);
+    const ContextScope alone({.images = Context::current().images});  // the other parts have nothing to do with it
+    work_.recorder->samples(*whole, me_.device());
+  });
 }
 
 }  // namespace lockstep::train

@@ -52,6 +52,7 @@ struct Work {
   const std::atomic<int>& save;  // how often a signal has asked for a checkpoint
   Copies* copies;                // of the replica that comes first here; none where a lost process ends the run
   std::function<void(const StepReport&, const models::Classifier&)> on_step;
+  std::function<void(const StepReport&, const models::StateDict&)> on_weights;
 
   // Set by the replica of this process that comes first.
   std::optional<data::Loader> audits{};  // reads for them, on one thread at a time; made for the first
@@ -100,7 +101,8 @@ class Session {
   void guarded(const std::function<void()>& call);
 
   bool first_here() const { return me_.number() == plan_.team.block().begin; }
-  bool leads() const { return me_.number() == 0; }
+  // Where processes hold parts of the network, replica 0 runs in each part of its copy.
+  bool leads() const { return me_.number() == 0 && plan_.team.group().rank() == 0; }
   bool epoch_ended() const { return cursor_.batch == 0; }
   bool done() const { return cursor_.step >= plan_.updates; }
   data::BatchCursor place() const { return {cursor_.epoch, cursor_.batch}; }

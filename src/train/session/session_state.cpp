@@ -31,14 +31,16 @@ void Session::restore(const run::Checkpoint& checkpoint) {
 
 // Collective. The state and the figures, as the replica needs them that asks.
 run::Checkpoint Session::checkpoint(bool needed) {
-  const auto buffers = gather_buffers(me_, *network_, needed);
+  const auto buffers = me_.differing_buffers(*network_, needed);
+  const auto weights = me_.state_dict(*network_, needed);
+  const auto optimizer = me_.state_dict(optimizer_, needed);
   at::Tensor ledger;
   if (work_.ledger != nullptr && ledger_is_whole_) {
     const auto counts = work_.ledger->state();
     ledger = me_.sum(first_here() ? counts : at::zeros_like(counts));
   }
   if (!needed) return {};
-  run::Checkpoint out = snapshot(plan_, *network_, optimizer_, cursor_);
+  run::Checkpoint out = snapshot(plan_, weights, optimizer, cursor_);
   out.buffers = buffers;
   FiguresSoFar figures{.epoch = epoch_, .line = line_, .ledger = ledger, .test_due = test_due_};
   if (work_.recorder != nullptr) {

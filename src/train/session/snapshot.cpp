@@ -3,12 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/models/state_dict.h"
 
 namespace lockstep::train {
 namespace {
@@ -31,42 +29,18 @@ Sums sums_of(const archive::Value& value) {
 
 }  // namespace
 
-run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
+run::Checkpoint snapshot(const Plan& plan, const run::Tensors& weights, const run::Tensors& optimizer,
                          const run::TrainingCursor& cursor) {
   run::Checkpoint out;
   out.model = plan.task.model;
-  for (const auto& [name, tensor] : models::state_dict(network)) out.weights[name] = copy_of(tensor);
-  out.optimizer = optimizer.state_dict();
+  for (const auto& [name, tensor] : weights) out.weights[name] = copy_of(tensor);
+  out.optimizer = optimizer;
   out.cursor = cursor;
   out.seed = plan.config.seed;
   out.replicas = plan.config.replicas;
   out.config = run::to_toml(plan.config);
   out.data = plan.task.train->info();
   out.fingerprint = Fingerprint::of(parse_devices(plan.config.devices)[0]).items();
-  return out;
-}
-
-// As float64, which holds every value of a float and every count up to 2^53, so that one exchange has them all.
-run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network, bool needed) {
-  std::vector<at::Tensor> flat;
-  const auto buffers = network.named_buffers();
-  for (const auto& buffer : buffers)
-    if (buffer.value().defined()) flat.push_back(buffer.value().detach().to(at::kCPU, at::kDouble).flatten());
-  if (flat.empty()) return {};
-  const auto rows = me.all_gather(at::cat(flat));
-  run::Tensors out;
-  if (!needed) return out;
-  int64_t at = 0;
-  for (const auto& buffer : buffers) {
-    if (!buffer.value().defined()) continue;
-    const int64_t count = buffer.value().numel();
-    const auto all = rows.narrow(1, at, count);
-    at += count;
-    if (all.eq(all.narrow(0, 0, 1)).all().item<bool>()) continue;
-    auto sizes = buffer.value().sizes().vec();
-    sizes.insert(sizes.begin(), me.replicas());
-    out[buffer.key()] = all.to(buffer.value().scalar_type()).reshape(sizes).contiguous();
-  }
   return out;
 }
 

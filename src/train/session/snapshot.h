@@ -16,12 +16,10 @@ struct FiguresSoFar {
 };
 
 /// Weights, optimiser and all that describes the run, copied; `buffers` and `extra` are left empty.
-run::Checkpoint snapshot(const Plan& plan, const models::Classifier& network, const parallel::Optimizer& optimizer,
+run::Checkpoint snapshot(const Plan& plan, const run::Tensors& weights, const run::Tensors& optimizer,
                          const run::TrainingCursor& cursor);
 
-/// Collective. The buffers that replicas have different values in: [R, ...]; none where this replica needs none.
-run::Tensors gather_buffers(parallel::Replica& me, const models::Classifier& network, bool needed);
-/// Replica `number`'s values of those.
+/// Replica `number`'s values of the buffers in which replicas differ.
 void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number);
 
 archive::Value::Dict write_figures(const FiguresSoFar& figures);

@@ -280,14 +280,5 @@ TEST(Pipeline, RefusesWhatItCanNotDivide) {
               HasSubstr("shares_backward joins them"));
 }
 
-TEST(Pipeline, APartIsNoProcessYet) {
-  if (!test::joins_ranks()) GTEST_SKIP() << "this build has no backend that joins processes";
-  test::run_ranks(2, [](const comm::Group& group) {
-    EXPECT_THAT(test::error_of(
-                    [&] { Team::create({.replicas = 2, .devices = "cpu:1", .group = group, .split = {.parts = 2}}); }),
-                HasSubstr("Give each process --devices 2, or use --split data"));
-  });
-}
-
 }  // namespace
 }  // namespace lockstep::parallel

@@ -15,8 +15,8 @@ class Borders {
   Borders& operator=(const Borders&) = delete;
   virtual ~Borders() = default;
 
-  /// Before stage `next` of `stages`; behind the last one where the two are equal.
-  virtual void come_to(size_t next, size_t stages, Bundle& bundle) = 0;
+  /// Before stage `next` of `stages`; behind the last one where the two are equal. False: the stage is not run here.
+  virtual bool come_to(size_t next, size_t stages, Bundle& bundle) = 0;
 };
 
 }  // namespace lockstep

@@ -17,12 +17,12 @@ class BatchNormHook {
   /// converting a network is: it changes how the layer finds its statistics, and nothing that it holds.
   void set_training_function(BatchNormFunction function) const { function_ = std::move(function); }
 
+  const BatchNormFunction& training_function() const { return function_; }
+
  protected:
   BatchNormHook() = default;
   BatchNormHook(const BatchNormHook&) = default;
   BatchNormHook& operator=(const BatchNormHook&) = default;
-
-  const BatchNormFunction& training_function() const { return function_; }
 
  private:
   mutable BatchNormFunction function_;

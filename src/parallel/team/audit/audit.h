@@ -12,7 +12,7 @@
 #include "lockstep/parallel/audit_error.h"
 #include "lockstep/parallel/replica.h"
 #include "parallel/optim/optimizer_state.h"
-#include "parallel/team/audited_pass.h"
+#include "parallel/team/audit/audited_pass.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/team/audited_pass.h"
+#include "parallel/team/audit/audited_pass.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/team/audit.h"
+#include "parallel/team/audit/audit.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// An optimiser where processes hold parts of the network: each has its own parameters, and all have one norm.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "parallel/optim/optimizer_state.h"
+#include "parallel/team/share.h"
+
+namespace lockstep::parallel {
+namespace {
+
+int64_t place_in(const SharedNetwork& network, const std::string& name) {
+  return std::ranges::find(network.names, name) - network.names.begin();
+}
+
+}  // namespace
+
+void OptimizerState::take_owners() {
+  const SharedNetwork& network = *team_->networks[0];
+  for (OptimizedParameter& parameter : parameters_)
+    parameter.owner = team_->process_pipeline->cut()->parameters[place_in(network, parameter.name)];
+}
+
+// What no stage was seen to use, all parts hold, and it stays the same in all: its gradient must come in all or none.
+void OptimizerState::check_common() const {
+  std::vector<int64_t> common;
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (parameters_[p].owner == ProcessCut::kAll) common.push_back(static_cast<int64_t>(p));
+  if (common.empty()) return;
+  const auto users = at::zeros({static_cast<int64_t>(common.size())}, at::kLong);
+  auto* count = users.mutable_data_ptr<int64_t>();
+  for (size_t c = 0; c < common.size(); ++c) count[c] = used_[common[c]];
+  team_->line.all_reduce(users).wait();
+  for (size_t c = 0; c < common.size(); ++c)
+    require(count[c] == 0 || count[c] == team_->part.parts, "step", "the parameter ", parameters_[common[c]].name,
+            " has a gradient in ", count[c], " of ", team_->part.parts,
+            " parts of the network, and was used by no stage in eval mode, which is where the network was looked at, ",
+            "expected stages that use the same parameters in both modes: use --split data");
+}
+
+// Lets go of the state of parameters that other parts hold. Returns the order of those that are left.
+std::vector<int64_t> OptimizerState::keep_own(std::span<const int64_t> order) {
+  SharedNetwork& network = *team_->networks[0];
+  exchange_.reset();  // its hooks go before the weights do
+  keep_part(network, *team_->process_pipeline->cut(), team_->part.part);
+  std::vector<OptimizedParameter> parameters;
+  std::vector<std::array<at::Tensor, 3>> state;
+  std::vector<int64_t> place(parameters_.size(), -1);
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    OptimizedParameter& parameter = parameters_[p];
+    if (!ProcessCut::holds(team_->part.part, parameter.owner)) {
+      others_.push_back(parameter.name);
+      continue;
+    }
+    parameter.weight = network.weights.view(network.slots[place_in(network, parameter.name)]);
+    place[p] = static_cast<int64_t>(parameters.size());
+    parameters.push_back(std::move(parameter));
+    state.push_back(std::move(state_[p]));
+  }
+  LOCKSTEP_ASSERT(!parameters.empty());  // each part has some to train
+  parameters_ = std::move(parameters);
+  state_ = std::move(state);
+  lay_out();
+  used_.assign(parameters_.size(), 0);
+  updates_.assign(parameters_.size(), {});
+  std::vector<int64_t> own;
+  for (const int64_t p : order)
+    if (place[p] >= 0) own.push_back(place[p]);
+  for (int64_t p = static_cast<int64_t>(parameters_.size()) - 1; p >= 0; --p)
+    if (std::ranges::count(own, p) == 0) own.push_back(p);  // whose gradient has not come
+  return own;
+}
+
+// Of the gradient, in the order of the parameters, in whatever part of the network they lie.
+double OptimizerState::sum_squares_of_all() const {
+  const auto all = at::zeros({numbers_}, at::kDouble);
+  auto* squares = all.mutable_data_ptr<double>();
+  const ProcessPipeline* const pipeline = team_->process_pipeline.get();
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (used_[p] && (pipeline == nullptr || team_->saves(parameters_[p].owner)))
+      squares[parameters_[p].number] = norms_of(static_cast<int64_t>(p)).direction;
+  if (pipeline != nullptr) team_->line.all_reduce(all).wait();  // each is one part's, and zero is nothing
+  double sum = 0;
+  for (int64_t number = 0; number < numbers_; ++number) sum += squares[number];
+  return sum;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What parts of a network that are processes send each other.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+
+namespace lockstep::parallel {
+
+/// Numbers, words and tensors, undefined ones too. A tensor arrives with its sizes and strides, and as far from a
+/// boundary of 64 bytes as it was: kernels choose by these.
+struct Parcel {
+  std::vector<int64_t> numbers{};
+  std::vector<std::string> words{};  // without line ends
+  std::vector<at::Tensor> tensors{};
+};
+
+/// Posts it. The works end when it has been sent; its tensors are not to change before.
+std::vector<comm::Work> post(const comm::Group& group, int to, int tag, const Parcel& parcel);
+/// Blocks until the next one with this tag is here.
+Parcel receive(const comm::Group& group, int from, int tag);
+
+}  // namespace lockstep::parallel

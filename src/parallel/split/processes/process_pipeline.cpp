@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/split/processes/process_pipeline.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/context/detail/autograd_node.h"
+#include "lockstep/context/detail/context.h"
+#include "lockstep/context/draws.h"
+#include "lockstep/context/timeline_scope.h"
+#include "lockstep/norm/sync_batch_norm.h"
+#include "parallel/split/pipeline.h"
+#include "parallel/split/processes/parcel.h"
+#include "parallel/team/agreement.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+/// What a replica's messages are about. Gradients have tags of their own a pass, as several may be in flight.
+enum Topic : int64_t { kForward, kOutput, kGradients };
+constexpr int64_t kPasses = 6, kTopics = kGradients + kPasses;
+
+/// The bundle's values, of which each tensor comes once, and where the replica's random draws are.
+Parcel parcel_of(const Bundle& bundle, bool copies) {
+  Parcel parcel{.numbers = {static_cast<int64_t>(Draws::current()->taken())}, .words = bundle.names()};
+  std::vector<at::Tensor> known;
+  for (const at::Tensor& tensor : bundle.tensors()) {
+    const auto found = std::ranges::find_if(known, [&](const at::Tensor& other) { return other.is_same(tensor); });
+    parcel.numbers.push_back(found - known.begin());
+    if (found == known.end()) known.push_back(tensor);
+  }
+  for (const at::Tensor& tensor : known) {
+    parcel.numbers.push_back(tensor.defined() && tensor.requires_grad());
+    parcel.tensors.push_back(copies && tensor.defined() ? tensor.detach().clone() : tensor);
+  }
+  return parcel;
+}
+
+std::vector<at::Tensor> with_gradients(const Parcel& parcel) {
+  std::vector<at::Tensor> out;
+  const auto* flags = parcel.numbers.data() + 1 + parcel.words.size();
+  for (size_t t = 0; t < parcel.tensors.size(); ++t)
+    if (flags[t] != 0) out.push_back(parcel.tensors[t]);
+  return out;
+}
+
+Bundle bundle_of(const Parcel& parcel) {
+  Draws::current()->go_on_at(static_cast<uint64_t>(parcel.numbers[0]));
+  Bundle bundle;
+  for (size_t w = 0; w < parcel.words.size(); ++w) bundle.put(parcel.words[w], parcel.tensors[parcel.numbers[1 + w]]);
+  return bundle;
+}
+
+bool reaches(const variable_list& from, const Node* to) {
+  std::vector<Node*> open;
+  std::set<Node*> known;
+  const auto add = [&](Node* node) {
+    if (node != nullptr && known.insert(node).second) open.push_back(node);
+  };
+  for (const at::Tensor& tensor : from)
+    if (tensor.defined()) add(tensor.grad_fn().get());
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    if (node == to) return true;
+    for (const auto& edge : node->next_edges()) add(edge.function.get());
+  }
+  return false;
+}
+
+}  // namespace
+
+class ProcessPipeline::Member : public Borders {
+ public:
+  Member(ProcessPipeline& pipeline, int64_t number) : pipeline_(pipeline), number_(number) {}
+
+  bool come_to(size_t next, size_t stages, Bundle& bundle) override;
+
+  /// Sends gradients back, and waits for those from ahead.
+  void send_back(const variable_list& gradients, int64_t pass) {
+    send(place().part - 1, kGradients + pass, {.tensors = gradients});
+  }
+  variable_list await_gradients(int64_t pass) {
+    return await(place().part + 1, kGradients + pass, Pass::goes_on).tensors;
+  }
+
+  void wait_for_sent() {
+    for (; !sent_.empty(); sent_.pop_front()) sent_.front().wait();
+  }
+
+ private:
+  const PartPlace& place() const { return pipeline_.place_; }
+  int tag_of(int64_t topic) const { return static_cast<int>(number_ * kTopics + topic); }
+
+  void send(int64_t part, int64_t topic, const Parcel& parcel) {
+    const PhaseScope sending(Phase::exchange);
+    while (!sent_.empty() && sent_.front().done()) {
+      sent_.front().wait();  // it says whether it has failed
+      sent_.pop_front();
+    }
+    for (comm::Work& work : post(pipeline_.messages_, place().rank_of(part), tag_of(topic), parcel))
+      sent_.push_back(std::move(work));
+  }
+
+  Parcel await(int64_t part, int64_t topic, Pass pass) {
+    pipeline_.crew_.go_outside(number_);
+    const PhaseScope waiting(Phase::wait, "another part of the network");
+    Parcel parcel = receive(pipeline_.messages_, place().rank_of(part), tag_of(topic));
+    pipeline_.crew_.come_inside(number_, pass);
+    return parcel;
+  }
+
+  void receive_from_behind(Bundle& bundle);
+  void hand_on(const Bundle& bundle);
+  void exchange_output(Bundle& bundle);
+  void check_connected(const variable_list& ends, const char* what) const;
+
+  ProcessPipeline& pipeline_;
+  const int64_t number_;
+  int64_t pass_ = 0;             // of those that keep activations, for tags
+  const Node* inlet_ = nullptr;  // of this pass; only compared
+  variable_list handed_on_;      // with a gradient
+  std::deque<comm::Work> sent_;
+};
+
+/// Stands for all that lies in the parts in front: what comes to it goes to them.
+class ProcessPipeline::Inlet : public Node {
+ public:
+  Inlet(Member& member, int64_t pass) : member_(member), pass_(pass) {}
+
+  variable_list apply(variable_list&& gradients) override {
+    member_.send_back(gradients, pass_);
+    return {};
+  }
+
+ private:
+  Member& member_;
+  const int64_t pass_;
+};
+
+/// Stands for all that lies in the parts ahead: the gradients of what was handed on come from there. The gradient of
+/// the network's output, which this process has computed too, is not needed.
+class ProcessPipeline::Outlet : public Node {
+ public:
+  Outlet(Member& member, int64_t pass, const variable_list& handed_on) : member_(member), pass_(pass) {
+    for (const at::Tensor& tensor : handed_on) add_next_edge(torch::autograd::impl::gradient_edge(tensor));
+  }
+
+  variable_list apply(variable_list&&) override {
+    if (num_outputs() == 0) return {};
+    return member_.await_gradients(pass_);
+  }
+
+ private:
+  Member& member_;
+  const int64_t pass_;
+};
+
+bool ProcessPipeline::Member::come_to(size_t next, size_t stages, Bundle& bundle) {
+  require(stages == pipeline_.stages_, "forward", "the network went through ", stages, " stages, expected the ",
+          pipeline_.stages_, " of the one that was shared");
+  const bool keeps = at::GradMode::is_enabled();
+  if (next == 0) {
+    pipeline_.decide(number_, &bundle);
+    if (keeps) pass_ = (pass_ + 1) % kPasses;
+    inlet_ = nullptr;
+    if (keeps && place().part == 0) pipeline_.crew_.come_to(number_, 0);
+  }
+  const auto& first = pipeline_.cut_.first;
+  const auto begin = static_cast<size_t>(first[place().part]);
+  const size_t end = place().is_last() ? stages : static_cast<size_t>(first[place().part + 1]);
+  if (next == begin && place().part > 0) receive_from_behind(bundle);
+  if (next == end && !place().is_last()) hand_on(bundle);
+  if (next == stages) exchange_output(bundle);
+  return begin <= next && next < end;
+}
+
+void ProcessPipeline::Member::receive_from_behind(Bundle& bundle) {
+  const bool keeps = at::GradMode::is_enabled();
+  bundle = {};  // what was put in is not needed here
+  const Parcel parcel = await(place().part - 1, kForward, keeps ? Pass::begins : Pass::keeps_nothing);
+  variable_list inputs = with_gradients(parcel);
+  if (!inputs.empty() && keeps) {
+    const auto inlet = make_node<Inlet>(*this, pass_);
+    torch::autograd::set_history(inputs, inlet);
+    inlet_ = inlet.get();
+  }
+  bundle = bundle_of(parcel);
+  Context::current().before_wait.reset();  // what lies behind does not wait for what lies in front
+}
+
+void ProcessPipeline::Member::hand_on(const Bundle& bundle) {
+  const Parcel parcel = parcel_of(bundle, /*copies=*/false);
+  handed_on_ = with_gradients(parcel);
+  check_connected(handed_on_, "what this part hands on");
+  send(place().part + 1, kForward, parcel);
+}
+
+void ProcessPipeline::Member::exchange_output(Bundle& bundle) {
+  const bool keeps = at::GradMode::is_enabled();
+  if (place().is_last()) {
+    const Parcel parcel = parcel_of(bundle, /*copies=*/true);  // the caller may write to it
+    check_connected(bundle.tensors(), "the network's output");
+    for (int64_t part = 0; part < place().part; ++part) send(part, kOutput, parcel);
+    return;
+  }
+  const Parcel parcel = await(place().parts - 1, kOutput, keeps ? Pass::goes_on : Pass::keeps_nothing);
+  if (variable_list outputs = with_gradients(parcel); !outputs.empty() && keeps)
+    torch::autograd::set_history(outputs, make_node<Outlet>(*this, pass_, handed_on_));
+  handed_on_.clear();
+  bundle = bundle_of(parcel);
+}
+
+// The part behind will wait for gradients.
+void ProcessPipeline::Member::check_connected(const variable_list& ends, const char* what) const {
+  require(inlet_ == nullptr || reaches(ends, inlet_), "forward", what,
+          " has no history that leads back to the part behind, which waits for gradients, expected stages that don't "
+          "detach what they are given: use --split data");
+}
+
+ProcessPipeline::ProcessPipeline(Crew& crew, const PartPlace& place, comm::Group messages)
+    : crew_(crew), place_(place), messages_(std::move(messages)) {
+  for (int64_t m = 0; m < crew.members(); ++m) members_.push_back(std::make_unique<Member>(*this, m));
+}
+
+ProcessPipeline::~ProcessPipeline() = default;
+
+void ProcessPipeline::take(const std::vector<std::shared_ptr<torch::nn::Module>>& networks,
+                           const std::vector<at::Tensor>& parameters) {
+  require(networks_.empty(), "share", "a second network was shared, and split p", place_.parts,
+          " divides one, expected one network: --split data has several");
+  stages_ = make_divisible(networks, place_.parts).size();
+  networks_ = networks;
+  parameters_ = parameters;
+  if (norm::has_synchronised(*networks[0])) crew_.let_all_come();
+}
+
+Borders* ProcessPipeline::borders(int64_t member) {
+  return members_[member].get();
+}
+
+void ProcessPipeline::end_backward(int64_t member) {
+  crew_.end_pass(member);
+}
+
+void ProcessPipeline::leave(int64_t member) {
+  members_[member]->wait_for_sent();
+}
+
+void ProcessPipeline::learn_cut() {
+  decide(0, nullptr);
+}
+
+// Times differ from process to process, so one decides: the first, whose first replica never has an empty share.
+void ProcessPipeline::decide(int64_t member, const Bundle* bundle) {
+  const std::lock_guard lock(deciding_);
+  if (cut() != nullptr) return;
+  std::string said;
+  if (messages_.rank() == 0) try {
+      require(bundle != nullptr, "step", "no replica of process 0 has gone through the network, and split p",
+              place_.parts, " cuts it there, expected a forward pass before the first step");
+      // Parameters are told apart by their number: member 0's are in the order of any member's.
+      auto parameters = parameters_;
+      if (member > 0) {
+        std::set<const c10::TensorImpl*> known;
+        parameters.clear();
+        for (const at::Tensor& parameter : networks_[member]->parameters())
+          if (known.insert(parameter.unsafeGetTensorImpl()).second) parameters.push_back(parameter);
+      }
+      said = text('+', cut_for_processes(*networks_[member], parameters, *bundle, place_.parts).to_text());
+    } catch (const std::exception& error) {
+      said = text('-', error.what());
+    }
+  said = broadcast_text(messages_, said, 0);
+  if (said[0] == '-') throw Error(said.substr(1));
+  cut_ = ProcessCut::from_text(said.substr(1));
+}
+
+}  // namespace lockstep::parallel

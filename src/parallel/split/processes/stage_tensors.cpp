@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/split/processes/stage_tensors.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <utility>
+
+#include "lockstep/context/detail/context.h"
+#include "lockstep/context/draws.h"
+#include "parallel/split/border.h"
+#include "parallel/split/pipeline.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using Tensors = std::set<const c10::TensorImpl*>;
+
+thread_local Tensors* seen = nullptr;
+
+// A key of the dispatcher that lies above all others, and that nothing but this file and libtorch's own tests use.
+constexpr c10::DispatchKey kLookingKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+void see(const c10::IValue& value) {
+  if (value.isTensor() && value.toTensor().defined()) seen->insert(value.toTensor().unsafeGetTensorImpl());
+  if (value.isTensorList())
+    for (const at::Tensor& tensor : value.toTensorVector()) see(tensor);
+}
+
+void look(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  if (seen != nullptr)
+    for (const c10::IValue& value : torch::jit::last(*stack, operation.schema().arguments().size())) see(value);
+  const c10::impl::ExcludeDispatchKeyGuard once(kLookingKey);  // not in what the operation is made of
+  operation.callBoxed(stack);
+}
+
+/// While it lives, the inputs of all operations that this thread calls are put into the set.
+class Looking {
+ public:
+  explicit Looking(Tensors& into) : here_(kLookingKey) { seen = &into; }
+  ~Looking() { seen = nullptr; }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+
+ private:
+  const c10::impl::IncludeDispatchKeyGuard here_;
+};
+
+/// Operations that don't go through the dispatcher are seen in the graph that they leave behind.
+void add_leaves(const Bundle& bundle, Tensors& into) {
+  std::vector<torch::autograd::Node*> open;
+  std::set<torch::autograd::Node*> known;
+  const auto add = [&](torch::autograd::Node* node) {
+    if (node != nullptr && known.insert(node).second) open.push_back(node);
+  };
+  for (const at::Tensor& tensor : bundle.tensors())
+    if (tensor.defined()) add(tensor.grad_fn().get());
+  while (!open.empty()) {
+    auto* const node = open.back();
+    open.pop_back();
+    if (auto* const leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
+      into.insert(leaf->variable.unsafeGetTensorImpl());
+    for (const auto& edge : node->next_edges()) add(edge.function.get());
+  }
+}
+
+/// The network in eval mode, on a thread that runs no replica; afterwards all is as it was.
+class Apart {
+ public:
+  explicit Apart(torch::nn::Module& network) : context_(Context::current()) {
+    for (const auto& module : network.modules()) modes_.emplace_back(module, module->is_training());
+    network.eval();
+    Context::current() = {.draws = &draws_, .images = context_.images, .slices = context_.slices};
+  }
+  ~Apart() {
+    Context::current() = context_;
+    for (const auto& [module, trained] : modes_) module->train(trained);
+  }
+  Apart(const Apart&) = delete;
+  Apart& operator=(const Apart&) = delete;
+
+ private:
+  const Context context_;
+  Draws draws_{RandomKey{0}};
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
+};
+
+// Each stage's graph is its own: what comes in has none.
+void cut_off(Bundle& bundle, bool copies) {
+  auto tensors = bundle.tensors();
+  for (at::Tensor& tensor : tensors)
+    if (tensor.defined()) tensor = copies ? tensor.detach().clone() : tensor.detach();
+  bundle.replace_tensors(tensors);
+}
+
+std::vector<StageLook> look_once(const std::vector<Stage>& stages, Bundle bundle) {
+  std::vector<StageLook> looks;
+  for (const Stage& stage : stages) {
+    StageLook& look = looks.emplace_back(StageLook{stage.name});
+    cut_off(bundle, looks.size() == 1);  // the first stage may write to its input
+    const double begin = thread_seconds();
+    {
+      const Looking looking(look.tensors);
+      stage.run(bundle);
+    }
+    look.seconds = thread_seconds() - begin;
+    add_leaves(bundle, look.tensors);
+    for (const std::string& name : bundle.names())
+      if (!bundle.holds<at::Tensor>(name)) look.other = name;
+  }
+  return looks;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&look>());
+}
+
+std::vector<StageLook> look_at_stages(torch::nn::Module& network, Bundle bundle) {
+  const Apart apart(network);
+  const at::AutoGradMode with_graph(true);
+  const auto stages = stages_in(network);
+  look_once(stages, bundle);  // memory is made ready: the time of this pass says nothing
+  return look_once(stages, std::move(bundle));
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network's stages take and use.
+#pragma once
+
+#include <c10/core/TensorImpl.h>
+#include <torch/nn/module.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lockstep/context/stages.h"
+
+namespace lockstep::parallel {
+
+/// One stage, as it was seen at work.
+struct StageLook {
+  std::string name;
+  double seconds = 0;                          // forwards
+  std::set<const c10::TensorImpl*> tensors{};  // whatever it used: parameters and buffers are among them
+  std::string other{};                         // a value that it hands on and that is no tensor
+};
+
+/// Runs the network's stages on the bundle in eval mode, and looks on. Nothing of the network changes, no replica is
+/// waited for and no random number is taken.
+std::vector<StageLook> look_at_stages(torch::nn::Module& network, Bundle bundle);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/context/detail/context.h"
+#include "lockstep/context/draws.h"
+#include "lockstep/norm/detail/after_step.h"
+#include "lockstep/parallel/replica.h"
+#include "parallel/team/team_state.h"
+
+namespace lockstep::parallel {
+
+struct Replica::State {
+  std::shared_ptr<TeamState> team;
+  int64_t member;
+  CrewPeers peers;
+  Draws* draws;  // this replica's, of which the caller's code may open others inside
+  int64_t steps = 0;
+  int64_t watch_every = 0;
+  bool watch_buffers = false;
+
+  Timeline& timeline() const { return team->timelines[member]; }
+  /// Batch norms' statistics, which waited for the others until all had gone through their passes.
+  void end_waiting() { Context::current().after_step->run(peers); }
+};
+
+}  // namespace lockstep::parallel
