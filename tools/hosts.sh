@@ -52,9 +52,12 @@ on() { # on HOST COMMAND...
   nsenter --net=/proc/"$keeper"/ns/net -- "$@"
 }
 limit() { # limit DEVICE [on HOST]: what leaves through the device keeps to the rate
+  # What may leave at once: at slow rates the usual amount would be a good part of a second.
+  local burst=256kb
+  [[ $rate != *mbit ]] || burst=16kb
   local device=$1
   shift
-  [[ -z $rate ]] || "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst 256kb latency 50ms
+  [[ -z $rate ]] || "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst "$burst" latency 50ms
 }
 for ((host = 0; host < count; ++host)); do
   unshare --net sleep infinity &

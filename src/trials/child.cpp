@@ -51,8 +51,9 @@ Json run_child(const ChildRequest& child, const std::function<void(const std::fi
   write_file(folder.path() / kTrialFile, run::dump_json(child.request));
   std::map<std::string, std::string> environment{{kFolderVariable, folder.path().string()}};
   if (child.traced) environment["LOCKSTEP_TRACE"] = (folder.path() / kTraceFile).string();
-  const int code = launch::run({.program = {"/proc/self/exe"},
-                                .processes = child.processes,
+  const bool is_mine = child.launcher.empty();
+  const int code = launch::run({.program = is_mine ? std::vector<std::string>{"/proc/self/exe"} : child.launcher,
+                                .processes = is_mine ? child.processes : 1,
                                 .no_prefix = true,
                                 .environment = std::move(environment),
                                 .ends_on_signal = true});

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "lockstep/run/detail/json.h"
 
@@ -15,7 +16,8 @@ namespace lockstep::trials {
 struct ChildRequest {
   run::Json request;
   int processes = 1;
-  bool traced = false;  ///< with a timeline of every device
+  bool traced = false;                     ///< with a timeline of every device
+  std::vector<std::string> launcher = {};  ///< as Trial has it
 };
 
 /// Starts them and waits for their end. `on_end` sees the folder of their files before it goes. Throws TrialFailed, and

@@ -182,7 +182,8 @@ TrialResult run_trial(const Trial& trial) {
   quiet.config.out.clear();
   std::vector<TracedStep> traced;
   TrialResult out = parse(run_child(
-      {.request = request_of(quiet), .processes = trial.processes, .traced = trial.traced}, [&](const auto& folder) {
+      {.request = request_of(quiet), .processes = trial.processes, .traced = trial.traced, .launcher = trial.launcher},
+      [&](const auto& folder) {
         if (trial.traced) traced = read_traces(folder);
       }));
   out.traced = std::move(traced);

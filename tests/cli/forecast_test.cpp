@@ -19,7 +19,9 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-const Words mlp{"mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "64", "--replicas", "8"};
+Words mlp() {
+  return {"mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "64", "--replicas", "8"};
+}
 
 nlohmann::json read(const std::string& file) {
   std::ifstream in(file);
@@ -29,7 +31,7 @@ nlohmann::json read(const std::string& file) {
 TEST(Forecast, PrintsATableAndWritesJsonAChartAndAProfile) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
   const TemporaryFolder folder;
-  const Words measured = Words{"forecast"} + mlp +
+  const Words measured = Words{"forecast"} + mlp() +
                          Words{"--devices",
                                "1,2,8,1024",
                                "--hosts",
@@ -65,7 +67,7 @@ TEST(Forecast, PrintsATableAndWritesJsonAChartAndAProfile) {
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.svg")));
 
   // The same numbers from the same profile, whenever it is asked.
-  const Words again = Words{"forecast"} + mlp +
+  const Words again = Words{"forecast"} + mlp() +
                       Words{"--devices",
                             "1,2,8,1024",
                             "--hosts",
@@ -84,16 +86,21 @@ TEST(Forecast, PrintsATableAndWritesJsonAChartAndAProfile) {
 TEST(Forecast, IsCheckedByRunningIt) {
   const TemporaryFolder folder;
   const Ended ended =
-      run_program(Words{"forecast"} + mlp +
-                  Words{"--devices", "1", "--hosts", "1x2", "--rounds", "1", "--profile-steps", "8", "--check",
-                        "--save", folder.file("profile.json"), "--json", folder.file("rows.json")});
+      run_program(Words{"forecast"} + mlp() +
+                  Words{"--devices", "1", "--hosts", "1x2", "--splits", "data;auto", "--rounds", "1", "--profile-steps",
+                        "8", "--check", "--save", folder.file("profile.json"), "--json", folder.file("rows.json")});
   ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   EXPECT_THAT(ended.out, ContainsRegex("1 device \\(1\\), data: forecast [0-9.]+ ms \\[[0-9.]+, [0-9.]+\\], was"));
   EXPECT_THAT(ended.out, HasSubstr("backward"));
-  EXPECT_GT(read(folder.file("rows.json"))[0]["measured_ms"].get<double>(), 0);
+  const auto rows = read(folder.file("rows.json"));
+  EXPECT_GT(rows[0]["measured_ms"].get<double>(), 0);
+  // The automatic choice is that placement, too, which is run once.
+  EXPECT_THAT(ended.out, HasSubstr("1 device (1), auto: data: forecast"));
+  EXPECT_EQ(rows[1]["measured_ms"], rows[0]["measured_ms"]);
+  EXPECT_EQ(ended.err.find("check 1 of 1: 1:"), ended.err.rfind("check 1 of 1: 1:")) << ended.err;
 
   const Ended trained = run_program(
-      Words{"train"} + mlp +
+      Words{"train"} + mlp() +
       Words{"--devices", "1", "--epochs", "2", "--out", folder.file("run"), "--forecast", folder.file("profile.json")});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_THAT(trained.out, ContainsRegex("a step: forecast [0-9.]+ ms \\[[0-9.]+, [0-9.]+\\], was [0-9.]+, [+-]"));
@@ -114,7 +121,7 @@ TEST(Forecast, NamesWhatMakesNoSense) {
         {Words{"--profile", "a", "--save", "b"}, "--profile reads what --save writes"},
         {Words{"--profile-steps", "3"}, "--profile-steps is 3"},
         {Words{"--json", "/no/such/place"}, "No such file or directory"}}) {
-    const Ended ended = run_program(Words{"forecast"} + mlp + words);
+    const Ended ended = run_program(Words{"forecast"} + mlp() + words);
     EXPECT_EQ(ended.exit_code, 2) << ended.out;
     EXPECT_THAT(ended.err, HasSubstr(message));
   }
@@ -124,7 +131,7 @@ TEST(Speedup, HasTheForecastBesideWhatWasMeasured) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
   const TemporaryFolder folder;
   const Ended ended =
-      run_program(Words{"speedup"} + mlp +
+      run_program(Words{"speedup"} + mlp() +
                   Words{"--devices", "1,2", "--rounds", "1", "--steps", "8", "--json", folder.file("table.json")});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   for (const auto& row : read(folder.file("table.json"))) {

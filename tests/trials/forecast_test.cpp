@@ -163,6 +163,18 @@ TEST(Profile, IsTheSameFromItsFile) {
   EXPECT_THAT(error_of([&] { read_profile(folder.file("no.json")); }), HasSubstr("no.json"));
 }
 
+TEST(Profile, OfShortStepsHasManyOfThem) {
+  ProfileOptions options{.config = tiny_network(), .rounds = 1, .slows = false};
+  const Profile profile = measure_profile(options);
+  EXPECT_GE(profile.steps, 12);
+  EXPECT_LE(profile.steps, 300);
+  const test::TemporaryFolder folder;
+  write_profile(profile, folder.file("profile.json"));
+  EXPECT_EQ(read_profile(folder.file("profile.json")).steps, profile.steps);
+  options.steps = 8;
+  EXPECT_EQ(measure_profile(options).steps, 8);
+}
+
 // Real trainings of a tiny network: what is forecast and measured is there, whatever this machine is doing.
 TEST(Forecast, IsCheckedWhereThisMachineCan) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";

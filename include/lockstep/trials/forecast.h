@@ -27,7 +27,9 @@ struct ForecastOptions {
   /// of this machine.
   std::string link{"measure"};
   int rounds = 3;
-  int64_t profile_steps = 12;
+  int64_t profile_steps = 0;  ///< of each round; 0: as ProfileOptions has it
+  /// Words before which a check starts its processes, one behind another: see Trial.
+  std::vector<std::string> launcher{};
 };
 
 /// The options with all that nobody has set worked out. Throws Error for what makes no sense.
@@ -60,6 +62,7 @@ struct ForecastRow {
 
   // Where it was run.
   std::optional<double> measured{};
+  double measured_spread = 0;  ///< of its rounds: a standard deviation, as a part of it
   std::optional<run::Phases> measured_phases{};
   std::optional<double> measured_mib{};
 
@@ -86,8 +89,27 @@ ForecastRow forecast_of(const run::Config& config, int64_t processes, int64_t th
 
 /// Whether this machine can run a row's placement, a core for each device.
 bool can_check(const ForecastRow& row, const ForecastOptions& options);
-/// Runs those rows that this machine can, in rounds that take turns: what they measured comes into the rows. `on_round`
-/// gets a line for each. Throws Error and TrialFailed. See trial.h for what main() must do.
+/// Runs those rows that this machine can, in rounds, so that others can take turns with them. See trial.h for what
+/// main() must do. Rows of one placement are run once.
+class Checker {
+ public:
+  /// `steps` of each round: as many as the profile was measured with, so that clouds have the same sizes.
+  Checker(const ForecastResult& result, const ForecastOptions& options, int64_t steps);
+  ~Checker();
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
+
+  /// `on_trial` gets a line for each trial. Throws Error and TrialFailed.
+  void measure_round(const std::function<void(const std::string&)>& on_trial = {});
+  /// What was measured so far comes into the rows.
+  void fill(ForecastResult& result) const;
+
+ private:
+  struct Placed;
+  std::vector<Placed> placed_;
+};
+
+/// All rounds of the options, one after another.
 void check(ForecastResult& result, const ForecastOptions& options,
            const std::function<void(const std::string&)>& on_round = {});
 

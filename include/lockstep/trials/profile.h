@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/parallel/forecast.h"
 #include "lockstep/run/config.h"
@@ -29,6 +31,7 @@ struct Profile {
   double spread = 0;  ///< of it from one round to the next: a standard deviation, as a part of it
   double jitter = 0;  ///< of a step from one to the next, in the same way: processes wait for the slowest
   int rounds = 1;
+  int64_t steps = 12;  ///< of a round: checks make as many
   double peak_mib = 0;
   int64_t examples = 0;  ///< of the training set
   int64_t buffers_bytes = 0;
@@ -39,15 +42,38 @@ struct Profile {
 
 struct ProfileOptions {
   run::Config config{};  ///< its batch and replicas are what is measured
-  int64_t steps = 12;    ///< of each round
+  /// Of each round. 0: as many as a second and a half has, 12 to 300: a few short steps say nothing about the many.
+  int64_t steps = 0;
   int rounds = 3;
   bool slows = true;  ///< also as many trainings at once as there are cores: how much they slow each other
   bool link = false;  ///< also the link between two processes of this host
 };
 
-/// Measures in rounds that take turns. Each runs in processes of its own; see trial.h for what main() must do.
-/// `on_round` is told what was found. Throws Error and TrialFailed.
+/// Measures in rounds, so that others can take turns with them. Each round runs in processes of its own; see trial.h
+/// for what main() must do. Throws Error and TrialFailed.
+class Profiler {
+ public:
+  explicit Profiler(ProfileOptions options);
+  ~Profiler();
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  /// One round; says what it found.
+  std::string measure_round();
+  /// Of all rounds so far, one or more; measures passes and the link.
+  Profile profile() const;
+
+ private:
+  struct Measured;
+  ProfileOptions options_;
+  std::unique_ptr<Measured> measured_;
+};
+
+/// All rounds of the options, one after another. `on_round` is told what was found. Throws Error and TrialFailed.
 Profile measure_profile(const ProfileOptions& options, const std::function<void(const std::string&)>& on_round = {});
+
+/// The link between two processes: of this host, over its loopback, or of those that a launcher starts (Trial).
+parallel::LinkCost measure_link(const std::vector<std::string>& launcher = {});
 
 /// What rounds of one device, and of `cores` devices apart (none where it is empty), say about a replica's costs: the
 /// step in `profile.cost` becomes as long as what was measured. `states`: tensors that the rule keeps for each weight.

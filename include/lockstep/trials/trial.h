@@ -39,6 +39,9 @@ struct Trial {
   bool hashes = false;     ///< of every tensor after every step
   bool evaluated = false;  ///< on the test set, at the end
   bool traced = false;     ///< with a timeline of every device
+  /// A command that starts this very program once for each process, on hosts that it knows, in place of the launcher
+  /// here: the trial is found by the environment that it hands on. It ends when all have.
+  std::vector<std::string> launcher{};
 };
 
 /// What a device did in one step, in seconds from its beginning.

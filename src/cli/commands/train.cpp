@@ -59,7 +59,12 @@ class StepWatch {
   std::string verdict() const {
     const auto phases = phases_.mean();
     if (!forecast_ || !phases) return "";
-    return trials::verdict(forecast_->step.seconds, forecast_->low, forecast_->high, phases->sum());
+    trials::ForecastRow row = *forecast_;
+    row.measured = phases->sum();
+    row.measured_phases = phases;
+    const std::string off = trials::phase_that_was_off(row);
+    return trials::verdict(row.step.seconds, row.low, row.high, *row.measured) +
+           (off.empty() ? "" : "; beyond its interval, most of it in: " + off);
   }
 
  private:

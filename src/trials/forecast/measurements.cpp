@@ -129,8 +129,8 @@ std::vector<Shares> find_shares(const run::Config& config, const std::vector<std
   return run_child({.request = request}).get<std::vector<Shares>>();
 }
 
-parallel::LinkCost measure_link() {
-  return link_from(run_child({.request = {{"what", "link"}}, .processes = 2}));
+parallel::LinkCost measure_link(const std::vector<std::string>& launcher) {
+  return link_from(run_child({.request = {{"what", "link"}}, .processes = 2, .launcher = launcher}));
 }
 
 }  // namespace lockstep::trials

@@ -26,9 +26,6 @@ using Shares = std::vector<std::vector<int64_t>>;
 std::vector<Shares> find_shares(const run::Config& config, const std::vector<std::pair<int64_t, int64_t>>& batches,
                                 int64_t steps);
 
-/// Two processes of this host, over its loopback.
-parallel::LinkCost measure_link();
-
 run::Json to_json(const parallel::StepCost& cost);
 parallel::StepCost step_cost_from(const run::Json& json);
 run::Json to_json(const parallel::LinkCost& link);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/detail/processor.h"
@@ -18,6 +19,10 @@ namespace {
 
 // A part of a step that is shorter than this says nothing about how much it is slowed.
 constexpr double kLeastPart = 0.02;
+
+// A round where nobody says how many steps it has.
+constexpr double kRoundSeconds = 1.5;
+constexpr int64_t kFewestSteps = 12, kMostSteps = 300;
 
 void scale(double& all, std::vector<parallel::StageCost>& stages, double parallel::StageCost::*part,
            double parallel::StageCost::*sliced, double wanted) {
@@ -114,6 +119,7 @@ Profile make_profile(const run::Config& config, const Rounds& one, const Rounds&
                   .spread = deviation(one.seconds),
                   .jitter = data::names_clouds(config.data) ? 0 : median(one.jitters),
                   .rounds = static_cast<int>(one.seconds.size()),
+                  .steps = config.steps,
                   .peak_mib = median(one.peaks),
                   .examples = passes.examples,
                   .buffers_bytes = passes.buffers_bytes,
@@ -123,37 +129,60 @@ Profile make_profile(const run::Config& config, const Rounds& one, const Rounds&
   return profile;
 }
 
-Profile measure_profile(const ProfileOptions& options, const std::function<void(const std::string&)>& on_round) {
-  require(options.rounds >= 1, "forecast", "--rounds is ", options.rounds, ", expected 1 or more");
-  require(options.steps > warm_up_steps + 2, "forecast", "--profile-steps is ", options.steps, ", expected ",
-          warm_up_steps + 3, " or more, of which ", warm_up_steps, " only warm up");
-  run::Config config = options.config;
+struct Profiler::Measured {
+  Rounds one{}, apart{};
+};
+
+Profiler::Profiler(ProfileOptions options) : options_(std::move(options)), measured_(std::make_unique<Measured>()) {
+  require(options_.rounds >= 1, "forecast", "--rounds is ", options_.rounds, ", expected 1 or more");
+  require(options_.steps == 0 || options_.steps > warm_up_steps + 2, "forecast", "--profile-steps is ", options_.steps,
+          ", expected ", warm_up_steps + 3, " or more, of which ", warm_up_steps, " only warm up");
+  run::Config& config = options_.config;
   config.devices = "cpu:1";
   config.split = "data";
   config.blocks.clear();
   config.epochs = 0;
-  config.steps = options.steps;
+  config.steps = options_.steps;
+}
+
+Profiler::~Profiler() = default;
+
+std::string Profiler::measure_round() {
+  run::Config& config = options_.config;
+  if (config.steps == 0) {
+    config.steps = kFewestSteps;
+    StepTimes times;
+    const double second = 1 / times.add_round(run_trial({.config = config}));
+    config.steps = std::clamp(static_cast<int64_t>(kRoundSeconds * second) + warm_up_steps, kFewestSteps, kMostSteps);
+  }
+  const int64_t cores = cpu_info().cores;
+  std::string found =
+      text(report::fixed(1e3 * measured_->one.add(run_trial({.config = config})), 1), " ms a step on one device");
+  if (options_.slows && cores > 1) {
+    const Trial trial{.config = config, .processes = static_cast<int>(cores), .apart = true};
+    found += text(", ", report::fixed(1e3 * measured_->apart.add(run_trial(trial)), 1), " ms with ", cores, " at once");
+  }
+  return found;
+}
+
+Profile Profiler::profile() const {
+  require(!measured_->one.seconds.empty(), "forecast", "no round was measured, expected measure_round() before");
+  Profile profile = make_profile(options_.config, measured_->one, measured_->apart);
+  if (options_.link) profile.loopback = measure_link();
+  return profile;
+}
+
+Profile measure_profile(const ProfileOptions& options, const std::function<void(const std::string&)>& on_round) {
   const auto say = [&](const std::string& line) {
     if (on_round) on_round(line);
   };
-  const int64_t cores = cpu_info().cores;
-  Rounds one, apart;
-  for (int round = 1; round <= options.rounds; ++round) {
-    std::string found =
-        text("round ", round, " of ", options.rounds, ": ",
-             report::fixed(1e3 * one.add(run_trial({.config = config})), 1), " ms a step on one device");
-    if (options.slows && cores > 1) {
-      const Trial trial{.config = config, .processes = static_cast<int>(cores), .apart = true};
-      found += text(", ", report::fixed(1e3 * apart.add(run_trial(trial)), 1), " ms with ", cores, " at once");
-    }
-    say(found);
-  }
-  Profile profile = make_profile(config, one, apart);
-  if (options.link) {
-    profile.loopback = measure_link();
+  Profiler profiler(options);
+  for (int round = 1; round <= options.rounds; ++round)
+    say(text("round ", round, " of ", options.rounds, ": ", profiler.measure_round()));
+  Profile profile = profiler.profile();
+  if (profile.loopback)
     say(text("between processes here: ", report::fixed(8e-9 * profile.loopback->bytes_per_second, 1), " Gbit/s, ",
              report::duration(profile.loopback->latency + profile.loopback->message)));
-  }
   return profile;
 }
 

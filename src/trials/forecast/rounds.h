@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <numbers>
 #include <span>
 #include <utility>
@@ -16,9 +17,16 @@ namespace lockstep::trials {
 /// A standard deviation, as a part of the mean.
 double deviation(std::span<const double> values);
 
-/// Of a trial's steps without the first ones. A trial averages two neighbours, which makes it smaller by a root of two.
+/// How far a trial's steps without the first ones differ: a standard deviation as a part of the usual step, from the
+/// middle of the distances, as a few steps that something else held up are no rule. A trial averages two neighbours,
+/// which makes it smaller by a root of two.
 inline double jitter_of(std::span<const double> steps) {
-  return steps.size() > warm_up_steps ? std::numbers::sqrt2 * deviation(steps.subspan(warm_up_steps)) : 0;
+  constexpr double kNormal = 1.4826;  // deviation over the middle distance
+  if (steps.size() <= warm_up_steps) return 0;
+  std::vector<double> timed(steps.begin() + warm_up_steps, steps.end());
+  const double usual = median(timed);
+  for (double& step : timed) step = std::abs(step - usual);
+  return std::numbers::sqrt2 * kNormal * median(std::move(timed)) / usual;
 }
 
 /// What rounds of one way to run have measured.

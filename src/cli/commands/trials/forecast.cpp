@@ -91,8 +91,9 @@ void setup_forecast(CLI::App& app, Command& chosen) {
       ->group(group);
   command->add_option("--rounds", options->options.rounds, "Rounds of measuring; default 3")->group(group);
   command
-      ->add_option("--profile-steps", options->options.profile_steps,
-                   "Steps of each round; default 12, the first three only warm up")
+      ->add_option(
+          "--profile-steps", options->options.profile_steps,
+          "Steps of each round; default: as many as fit into 1.5 seconds, 12 to 300. The first three only warm up")
       ->group(group);
   command->add_option("--save", options->save, "What was measured, into this file")->group(group);
   command->add_option("--profile", options->profile, "Measure nothing: take what --save has written")->group(group);

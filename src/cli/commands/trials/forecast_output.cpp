@@ -106,6 +106,7 @@ report::Table forecast_rows(const ForecastResult& result) {
                        {"low_ms"},
                        {"high_ms"},
                        {"measured_ms"},
+                       {"measured_spread"},
                        {"speedup"},
                        {"ideal"},
                        {"forward_ms"},
@@ -137,6 +138,7 @@ report::Table forecast_rows(const ForecastResult& result) {
                1e3 * row.low,
                1e3 * row.high,
                number_or_none(row.measured, 1e3),
+               row.measured ? report::Cell(row.measured_spread) : report::Cell(),
                row.speedup,
                row.ideal,
                1e3 * step.forward,
@@ -198,7 +200,10 @@ std::string checked(const ForecastResult& result) {
     if (!row.measured) continue;
     out +=
         text(out.empty() ? "" : "\n", row.devices, row.devices == 1 ? " device" : " devices", " (", placement_of(row),
-             "), ", row.split, ": ", trials::verdict(row.step.seconds, row.low, row.high, *row.measured), "\n");
+             "), ", split_of(row), ": ", trials::verdict(row.step.seconds, row.low, row.high, *row.measured));
+    if (row.measured_spread > 0)
+      out += text("; its rounds differed by ", report::fixed(100 * row.measured_spread, 1), " %");
+    out += "\n";
     if (!row.measured_phases) continue;
     report::Table table({{"phase"}, {"forecast", "ms", shown_ms}, {"was", "ms", shown_ms}});
     const run::Phases forecast = trials::phases_of(row.step);
