@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,7 @@ struct RankProcess {
   pid_t process = -1;
   Descriptor end;  // readable once it has ended: a signal that says so may go to a thread that is not ours
   bool running = true;
+  std::optional<std::chrono::steady_clock::time_point> stopped_at{};  // by a signal, and not continued since
   std::vector<RankStream> streams;
 };
 

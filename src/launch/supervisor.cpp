@@ -16,6 +16,9 @@
 namespace lockstep::launch {
 namespace {
 
+// So long may a rank be stopped where the others can go on without it.
+constexpr std::chrono::milliseconds kStopped{2000};
+
 constexpr int ending_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr int other_signals[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
 
@@ -83,6 +86,7 @@ int Supervisor::run(TerminalInput* input) {
   while (running() > 0) {
     wait_for_events(input);
     while (const int signal = signals_.next()) on_signal(signal);
+    kill_stopped();
     reap();
     replace_lost();
     admit_newcomers();
@@ -98,7 +102,8 @@ int Supervisor::run(TerminalInput* input) {
 }
 
 int Supervisor::poll_timeout() const {
-  if (!waiting_.empty()) return 50;  // what they say comes through the store
+  if (!waiting_.empty()) return 50;        // what they say comes through the store
+  if (survival_ && !kill_at_) return 200;  // a signal that says of a stop may go to a thread that is not ours
   // Nothing tells that a terminal's foreground has come back to us: look now and then.
   if (!kill_at_) return isatty(STDIN_FILENO) ? 500 : -1;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now());
@@ -147,6 +152,27 @@ void Supervisor::read_remains() {
       }
       output_.add(stream.fd, stream.lines.finish());
     }
+}
+
+// The others would wait for it until the time-out, and go on without it: it must not wake up then and write into their
+// run.
+void Supervisor::kill_stopped() {
+  if (!survival_ || told_ != 0) return;
+  for (auto& rank : ranks_) {
+    if (!rank.running) continue;
+    const auto process = static_cast<id_t>(rank.process);
+    for (siginfo_t info{};
+         waitid(P_PID, process, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid == rank.process;
+         info = {}) {
+      rank.stopped_at.reset();
+      if (info.si_code != CLD_CONTINUED) rank.stopped_at = Clock::now();
+    }
+    if (!rank.stopped_at || Clock::now() - *rank.stopped_at < kStopped) continue;
+    rank.stopped_at.reset();
+    say(text("rank ", rank.rank, " (process ", rank.process, ") has been stopped for ", seconds(kStopped),
+             " while others wait for it: killed"));
+    kill(-rank.process, SIGKILL);
+  }
 }
 
 void Supervisor::reap() {

@@ -73,6 +73,7 @@ class Supervisor {
   void wait_for_events(TerminalInput* input);
   void read_from(RankStream& stream);
   void read_remains();
+  void kill_stopped();
   void reap();
   void ended(RankProcess& rank, int status);
   bool is_survived(const RankProcess& rank, int status) const;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "cli/program.h"
 #include "lockstep/base/detail/file.h"
@@ -19,6 +20,7 @@ namespace {
 using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Some seconds of steps; momentum, sums of an epoch and a ledger, so that more than weights must move back.
 std::string recipe(int epochs = 2) {
@@ -98,6 +100,29 @@ TEST_F(Survive, DownToOneProcess) {
   const Ended ended = program.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("; 1 process goes on"));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
+TEST_F(Survive, OneThatIsStoppedIsLost) {
+  Program program(start({"-n", "3", "--survive"}));
+  wait_for_lines(3);
+  kill(process_of(0), SIGSTOP);  // the one that writes
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("has been stopped for 2 s while others wait for it: killed"),
+                               HasSubstr("was killed by SIGKILL; the other 2 go on")));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
+TEST_F(Survive, OneThatIsContinuedInTimeIsNotLost) {
+  Program program(start({"-n", "2", "--survive"}));
+  wait_for_lines(3);
+  kill(process_of(1), SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(process_of(1), SIGCONT);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, Not(HasSubstr("killed")));
   EXPECT_EQ(hash_of(folder.file("run")), expected());
 }
 
