@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trials/child.h"
 
-#include <stdlib.h>
-
 #include <cstdlib>
+#include <vector>
 
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
@@ -20,27 +19,6 @@ constexpr const char* kFolderVariable = "LOCKSTEP_TRIAL";
 constexpr const char* kTrialFile = "trial.json";
 constexpr const char* kResultFile = "result.json";
 constexpr const char* kTraceFile = "trace.json";
-
-// A folder for the files that a trial and its processes pass each other.
-class Folder {
- public:
-  Folder() {
-    std::string path = (std::filesystem::temp_directory_path() / "lockstep_trial_XXXXXX").string();
-    require(mkdtemp(path.data()) != nullptr, "trial", "no folder can be made in ",
-            std::filesystem::temp_directory_path().string());
-    path_ = path;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace
 

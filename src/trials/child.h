@@ -2,15 +2,40 @@
 // Processes of this very program that are started to measure something.
 #pragma once
 
+#include <stdlib.h>
+
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/run/detail/json.h"
 
 namespace lockstep::trials {
+
+/// A folder for the files that a trial and its processes pass each other. It goes with its owner.
+class Folder {
+ public:
+  Folder() {
+    std::string path = (std::filesystem::temp_directory_path() / "lockstep_trial_XXXXXX").string();
+    require(mkdtemp(path.data()) != nullptr, "trial", "no folder can be made in ",
+            std::filesystem::temp_directory_path().string());
+    path_ = path;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 /// What processes are asked for, and what rank 0 of them answers.
 struct ChildRequest {

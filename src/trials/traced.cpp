@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/detail/file.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/timeline.h"
 #include "lockstep/run/detail/json.h"
 
@@ -50,8 +51,11 @@ void read(Traces& to, const std::filesystem::path& file) {
 
 TracedStep step_of(const Traces& traces, double begin, double end) {
   TracedStep step{.seconds = end - begin};
-  for (const auto& [row, name] : traces.devices) {
-    DeviceTimeline& device = step.devices.emplace_back(DeviceTimeline{.device = name});
+  const auto& devices = traces.devices;
+  const bool several = !devices.empty() && devices.begin()->first.first != devices.rbegin()->first.first;
+  for (const auto& [row, name] : devices) {
+    DeviceTimeline& device =
+        step.devices.emplace_back(DeviceTimeline{.device = several ? text("process ", row.first, ", ", name) : name});
     for (const Event& event : traces.events)
       if (event.row == row && event.end > begin && event.begin < end)
         device.spans.push_back({std::max(event.begin, begin) - begin, std::min(event.end, end) - begin, event.name});

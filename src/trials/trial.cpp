@@ -99,9 +99,9 @@ Trial read_trial(const Json& json) {
   return trial;
 }
 
-// The largest of all processes' bytes sent and KiB of memory.
-std::vector<int64_t> most_used(const train::Trainer& trainer, const comm::Group& all) {
-  std::vector<int64_t> used{trainer.bytes_sent(), 0};
+// The largest of all processes' bytes sent in a step and KiB of memory.
+std::vector<int64_t> most_used(const train::Outcome& outcome, const comm::Group& all) {
+  std::vector<int64_t> used{outcome.bytes_a_step, 0};
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
     if (word == "VmHWM:") status >> used[1];
@@ -123,7 +123,7 @@ void train_for(Trial trial, const std::filesystem::path& folder, const MakeTask&
     trainer.on_weights([&](const train::StepReport&, const models::StateDict& weights) { recording.weights(weights); });
   const auto outcome = trainer.run();
   if (trial.apart) recording.average(all);
-  const auto used = most_used(trainer, all);
+  const auto used = most_used(outcome, all);
   if (all.rank() == 0) {
     Json out = recording.json(trainer, outcome);
     out["bytes_sent"] = used[0];

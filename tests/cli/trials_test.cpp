@@ -33,10 +33,10 @@ TEST(Verify, PlacementsThatKeepTheOrderAreIdentical) {
 }
 
 TEST(Verify, DivisionsOfTheNetworkOverThreadsAndProcessesAreIdentical) {
-  const std::string threads = "1;4;2:p2;4:p2t2", processes = ";2x1:p2;4x1:p2;2x2:p2;2x2:p2t2";
   const Ended ended =
-      run_program({"verify", "lenet", "--data", "synthetic:1x28x28:10:512", "--batch", "64", "--steps", "4", "--slices",
-                   "4", "--placements", comm::backends().empty() ? threads : threads + processes});
+      run_program({"verify", "lenet", "--data", "synthetic:1x28x28:10:512", "--batch", "64", "--steps", "4",
+                   "--replicas", "8", "--slices", "4", "--placements",
+                   comm::backends().empty() ? "1;2;2:p2;4:p2;4:t4;4:p2t2" : "1;2;2x4;2:p2;4:p2;2x1:p2;2x2:p2t2;4:t4"});
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
   EXPECT_EQ(lines_of(ended.out).back(), "identical");
 }
@@ -134,6 +134,36 @@ TEST(Compare, HasARowForEachSplitWithTheSameHash) {
   const std::string svg{std::istreambuf_iterator<char>(chart), {}};
   EXPECT_THAT(svg, AllOf(HasSubstr("one device"), HasSubstr("p2, device 1, part 1")));
   EXPECT_TRUE(std::filesystem::exists(folder.file("chart.png")));
+}
+
+TEST(Compare, MeasuresProcessesOverANetworkOfARate) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
+  const TemporaryFolder folder;
+  const Ended ended = run_program({"compare",  "mlp",
+                                   "--set",    "hidden=1024",
+                                   "--data",   "synthetic:1x8x8:4:512",
+                                   "--batch",  "16",
+                                   "--splits", "data;p2",
+                                   "--rate",   "50mbit",
+                                   "--rounds", "1",
+                                   "--steps",  "5",
+                                   "--json",   folder.file("table.json"),
+                                   "--chart",  folder.file("chart")});
+  if (ended.exit_code == 77) GTEST_SKIP() << ended.err;
+  ASSERT_EQ(ended.exit_code, 0) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("2 processes, a host each"));
+  EXPECT_EQ(lines_of(ended.out).back(), "identical");
+  std::ifstream file(folder.file("table.json"));
+  const auto rows = nlohmann::json::parse(file);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["hash"], rows[1]["hash"]);
+  for (const auto& row : rows) EXPECT_EQ(row["rate"], "50mbit");
+  // The gradients of 70 thousand weights cross in one, what a layer gives for 16 examples in the other.
+  EXPECT_GT(rows[0]["bytes_sent"], 2 * rows[1]["bytes_sent"].get<int64_t>());
+  EXPECT_GT(rows[1]["bytes_sent"], 0);
+  std::ifstream chart(folder.file("chart.svg"));
+  const std::string svg{std::istreambuf_iterator<char>(chart), {}};
+  EXPECT_THAT(svg, AllOf(HasSubstr("p2 at 50mbit, process 0"), HasSubstr("p2 at 50mbit, process 1")));
 }
 
 TEST(Sweep, ComparesRatesOnNumbersOfDevices) {

@@ -59,6 +59,9 @@ TEST(Speedup, NumbersWithoutSenseAreNamed) {
 TEST(Compare, NumbersAndSplitsWithoutSenseAreNamed) {
   EXPECT_THAT(error_of([] { compare({.config = own_network(), .devices = 0}); }), HasSubstr("--devices is 0"));
   EXPECT_THAT(error_of([] { compare({.config = own_network(), .splits = {"q2"}}); }), HasSubstr("got 'q2'"));
+  EXPECT_THAT(error_of([] { compare({.config = own_network(), .rates = {"fast"}}); }), HasSubstr("--rate is 'fast'"));
+  EXPECT_THAT(error_of([] { compare({.config = own_network(), .devices = 1, .rates = {"1gbit"}}); }),
+              HasSubstr("--rate with 1 devices"));
 }
 
 // Two devices for 4 seconds, in passes until second 3: the second one has 1.5 of those to spare.

@@ -72,6 +72,8 @@ struct Outcome {
   double seconds = 0;
   run::Tensors weights;  ///< on the process that runs replica 0; replica 0's parameters and buffers
   std::string hash;      ///< of the weights; there too
+  /// What this process has sent to others in a step and until the next one: the mean, without the first step.
+  int64_t bytes_a_step = 0;
 
   bool is_whole() const { return signal == 0 && !too_few && !regroups; }
 };

@@ -35,6 +35,8 @@ struct ForecastOptions {
 /// The options with all that nobody has set worked out. Throws Error for what makes no sense.
 ForecastOptions with_defaults(ForecastOptions options);
 
+/// Bytes a second of a rate in words, as 100mbit (kbit, mbit, gbit, tbit); none where they are something else.
+std::optional<double> parse_rate(std::string_view text);
 /// A link in words, as ForecastOptions has it. `measured` gives what the words leave open. Throws Error.
 parallel::LinkCost parse_link(std::string_view text, const std::optional<parallel::LinkCost>& measured);
 

@@ -88,7 +88,7 @@ struct TrialResult {
   std::vector<double> losses;                    ///< [step]
   std::string hash;                              ///< of the weights at the end
   std::string why_split;                         ///< Trainer::why_split
-  int64_t bytes_sent = 0;                        ///< by the process that sent most
+  int64_t bytes_sent = 0;                        ///< in a step, by the process that sent most
   double peak_mib = 0;                           ///< of the process that used most memory
   std::vector<TracedStep> traced;                ///< steps after the first ones, without the last
 };

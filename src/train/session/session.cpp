@@ -201,9 +201,17 @@ void Session::note(const parallel::StepResult& result) {
   if (!work_.failure) work_.trouble = "another process of this job has failed";
 }
 
+void Session::count_bytes() {
+  const int64_t sent = plan_.team.bytes_sent();
+  if (steps_made_ == 0) sent_before_ = sent;
+  if (steps_made_ > 0) work_.outcome.bytes_a_step = (sent - sent_before_) / steps_made_;
+  ++steps_made_;
+}
+
 void Session::after(const parallel::StepResult& result) {
   ++cursor_.step;
   if (cursor_.batch == plan_.batches_per_epoch) cursor_ = {cursor_.epoch + 1, 0, cursor_.step};
+  if (first_here()) count_bytes();
   note(result);
   if (!is_number(result)) return;
   const auto phases = phases_of(result);

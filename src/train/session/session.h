@@ -84,6 +84,7 @@ class Session {
   Forward forward(const data::Batch& batch);
   at::Tensor loss_again(int64_t replica, int64_t pass);
   void after(const parallel::StepResult& result);
+  void count_bytes();
   void report(const parallel::StepResult& result, const run::Phases& phases);
   void end_epoch();
   void check_data();
@@ -118,6 +119,8 @@ class Session {
   data::BatchCursor began_{};  // the step that is under way
   Sums epoch_, line_;
   Timings added_times_;
+  int64_t steps_made_ = 0;   // here, by this session
+  int64_t sent_before_ = 0;  // by this process, until its first step had ended
   double own_loss_ = 0;
   int signal_ = 0;
   bool stopping_ = false;

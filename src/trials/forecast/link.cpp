@@ -34,11 +34,15 @@ std::string_view take_word(std::string_view& rest) {
 
 }  // namespace
 
+std::optional<double> parse_rate(std::string_view text) {
+  return read(text, kRates);
+}
+
 parallel::LinkCost parse_link(std::string_view text, const std::optional<parallel::LinkCost>& measured) {
   if (text == "measure") return measured.value_or(parallel::LinkCost{});
   parallel::LinkCost link = measured.value_or(parallel::LinkCost{});
   std::string_view rest = text;
-  const auto rate = read(take_word(rest), kRates), latency = read(take_word(rest), kTimes);
+  const auto rate = parse_rate(take_word(rest)), latency = read(take_word(rest), kTimes);
   const bool has_message = !rest.empty();
   const auto message = has_message ? read(rest, kTimes) : std::optional(link.message);
   require(rate && *rate > 0 && latency && message, "forecast", "--link is '", text,
