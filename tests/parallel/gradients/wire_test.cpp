@@ -13,7 +13,7 @@
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
 #include "parallel/networks.h"
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -18,8 +18,8 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/parallel/team.h"
-#include "parallel/placements.h"
 #include "support/error_of.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -244,6 +244,7 @@ TEST(Pipeline, AReplicaThatReturnsEarlyIsAnError) {
 
 /// It has stages, and goes another way.
 struct AsideImpl : KnottyImpl {
+  // NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method)
   Tensor forward(const Tensor& x) { return tied(x); }
 };
 

@@ -21,8 +21,8 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/parallel/team.h"
-#include "parallel/placements.h"
 #include "support/error_of.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {

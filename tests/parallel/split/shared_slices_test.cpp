@@ -6,8 +6,8 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/networks.h"
-#include "parallel/placements.h"
 #include "support/error_of.h"
+#include "support/team/placements.h"
 
 namespace lockstep::test {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -17,7 +17,7 @@
 #include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/replica.h"
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {

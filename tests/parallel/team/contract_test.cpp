@@ -16,8 +16,8 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
 #include "parallel/networks.h"
-#include "parallel/placements.h"
 #include "support/processes.h"
+#include "support/team/placements.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::test {

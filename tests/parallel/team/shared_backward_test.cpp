@@ -8,7 +8,7 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/networks.h"
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {

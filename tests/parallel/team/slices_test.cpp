@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/replica.h"
 #include "parallel/networks.h"
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 namespace lockstep::test {
 namespace {

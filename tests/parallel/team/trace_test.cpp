@@ -17,7 +17,7 @@
 #include "lockstep/norm/sync_batch_norm.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 namespace lockstep::parallel {
 namespace {

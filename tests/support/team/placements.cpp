@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/placements.h"
+#include "support/team/placements.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/equal.h>
