@@ -47,10 +47,15 @@ class Hierarchical : public Backend {
     const auto deadline = Clock::now() + call.timeout;
     const auto order = StreamOrder::after_current(call);
     const auto run_in_order = [this, order, call = std::move(call)] {
-      const SideStream own(order.device());
-      order.enter(order.device());
-      run(call);
-      StreamOrder::leave(order.device());
+      try {
+        const SideStream own(order.device());
+        order.enter(order.device());
+        run(call);
+        StreamOrder::leave(order.device());
+      } catch (const std::exception& error) {  // a CommError, or a GPU that refuses: nobody must wait for this rank
+        abort(error.what());
+        throw;
+      }
     };
     return collectives_.post(run_in_order, deadline);
   }
@@ -126,13 +131,12 @@ class Hierarchical : public Backend {
     }
   }
 
-  // A failure between processes is the failure of a process; name its first rank, and tell the other threads.
+  // A failure between processes is the failure of a process; name its first rank.
   void between(Call call) {
     try {
       processes_->post(std::move(call))->wait_until(kForever);
     } catch (const CommError& error) {
       const int first = error.rank() < 0 ? -1 : static_cast<int>(placement_.block(error.rank()).begin);
-      threads_->abort(error.what());
       throw CommError(first, error.operation(), error.seconds(), text(error.what(), " (ranks count processes here)"));
     }
   }

@@ -5,14 +5,16 @@
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <barrier>
 #include <latch>
-
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "comm/collective_checks.h"
 #include "comm/expect_failure.h"
 #include "comm/gloo/gloo.h"
 #include "comm/transport/transport_backend.h"
+#include "comm/transport/wrapped.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
 #include "support/threads.h"
@@ -25,14 +27,17 @@ using std::chrono::milliseconds;
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
 
+using Wrap = std::function<std::shared_ptr<Transport>(int process, std::shared_ptr<Transport>)>;
+
 void run_ranks(const std::vector<int>& threads, const std::function<void(Group)>& body,
-               milliseconds timeout = milliseconds(60000)) {
+               milliseconds timeout = milliseconds(60000), const Wrap& wrap = {}) {
   at::set_num_threads(1);
   const int processes = static_cast<int>(threads.size());
   const auto store = c10::make_intrusive<c10d::HashStore>();
   lockstep::test::run_threads(processes, [&](int process) {
-    const Group between(
-        make_transport_backend(make_gloo_transport(store, process, processes, "127.0.0.1", timeout), timeout));
+    auto transport = make_gloo_transport(store, process, processes, "127.0.0.1", timeout);
+    if (wrap) transport = wrap(process, std::move(transport));
+    const Group between(make_transport_backend(std::move(transport), timeout));
     auto members = local_groups(threads[process], timeout);
     lockstep::test::run_threads(threads[process], [&](int thread) {
       const Group within = std::exchange(members[thread], Group());
@@ -84,6 +89,47 @@ TEST(Hierarchical, AFailureBetweenProcessesReachesEveryThread) {
         EXPECT_THROW(group.all_reduce(at::ones({10})).wait(), CommError);
       },
       milliseconds(10000));
+}
+
+// As if a process's GPU refused, from a moment on.
+class RefusesLater : public WrappedTransport {
+ public:
+  RefusesLater(std::shared_ptr<Transport> transport, const std::atomic<bool>& refuses)
+      : WrappedTransport(std::move(transport)), refuses_(refuses) {}
+  std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
+                                 uint32_t channel) override {
+    if (refuses_) throw std::runtime_error("CUDA error: out of memory");
+    return WrappedTransport::start(sends, receives, channel);
+  }
+
+ private:
+  const std::atomic<bool>& refuses_;
+};
+
+TEST(Hierarchical, AnErrorOfTheDeviceReachesEveryThreadOfEveryProcess) {
+  SKIP_WITHOUT_GLOO();
+  std::atomic<bool> refuses = false;
+  std::barrier all(4);
+  const auto begin = Clock::now();
+  run_ranks(
+      {2, 2},
+      [&](const Group& group) {
+        all.arrive_and_wait();
+        refuses = true;
+        auto work = group.all_reduce(at::ones({10}));
+        if (group.rank() != 2) {
+          EXPECT_THROW(work.wait(), CommError);
+        } else {
+          EXPECT_THAT([&] { work.wait(); }, testing::ThrowsMessage<std::runtime_error>("CUDA error: out of memory"));
+        }
+        all.arrive_and_wait();  // nobody is told by another who leaves
+      },
+      std::chrono::minutes(5),
+      [&](int process, std::shared_ptr<Transport> transport) -> std::shared_ptr<Transport> {
+        if (process == 0) return transport;
+        return std::make_shared<RefusesLater>(std::move(transport), refuses);
+      });
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
 }
 
 TEST(Hierarchical, WhoeverLeavesAnOperationBehindWaitsForNobody) {
