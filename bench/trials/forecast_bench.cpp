@@ -62,9 +62,12 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  return {{"1x2", {1, 2}, {"data", "p2"}},      {"2x1", {2}, {"data"}},
-          {"2x1", {2}, {"data"}, 1, "10gbit"},  {"2x1", {2}, {"data"}, 1, "1gbit"},
-          {"2x1", {2}, {"data"}, 1, "100mbit"}, {"1x2", {2}, {"data", "t2"}, 2}};
+  return {{"1x2", {1, 2}, {"data", "p2"}},
+          {"2x1", {2}, {"data", "p2"}},
+          {"2x1", {2}, {"data"}, 1, "10gbit"},
+          {"2x1", {2}, {"data", "p2"}, 1, "1gbit"},
+          {"2x1", {2}, {"data", "p2"}, 1, "100mbit"},
+          {"1x2", {2}, {"data", "t2"}, 2}};
 }
 
 struct Cell {

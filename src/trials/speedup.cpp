@@ -30,8 +30,7 @@ struct Measured {
   StepTimes apart = {};  // of as many trainings as devices; one device is that already
   run::Phases phases = {};
   int phase_rounds = 0;
-  // Of one device, for forecasts: alone, and as many as there are cores.
-  Rounds alone = {}, crowd = {};
+  Measurements profiled = {};  // of one device, for forecasts
 
   const StepTimes& times_apart() const { return apart.empty() ? together : apart; }
   double speedup_apart(const Measured& base) const {
@@ -91,8 +90,8 @@ SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
     ++one.phase_rounds;
   }
   if (one.devices == 1 && forecasts(options, gpus)) {
-    one.alone.add(result);
-    one.crowd.add(run_trial({.config = trial.config, .processes = cpu_info().cores, .apart = true}));
+    one.profiled.one.add(result);
+    one.profiled.add_crowded(trial.config);
   }
   return round;
 }
@@ -116,11 +115,11 @@ std::vector<std::optional<double>> forecasts_of(const std::vector<Measured>& all
   std::vector<std::optional<double>> out;
   std::map<int64_t, Profile> profiles;  // by batch size
   for (const Measured& one : all)
-    if (!one.alone.phases.empty()) {
+    if (!one.profiled.one.phases.empty()) {
       run::Config config = config_of(one, options);
       config.devices = "cpu:1";
       config.split = "data";
-      profiles.emplace(one.batch, make_profile(config, one.alone, one.crowd));
+      profiles.emplace(one.batch, make_profile(config, one.profiled));
     }
   for (const Measured& one : all) {
     const auto profile = profiles.find(one.batch);

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -101,10 +100,7 @@ Trial read_trial(const Json& json) {
 
 // The largest of all processes' bytes sent in a step and KiB of memory.
 std::vector<int64_t> most_used(const train::Outcome& outcome, const comm::Group& all) {
-  std::vector<int64_t> used{outcome.bytes_a_step, 0};
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmHWM:") status >> used[1];
+  std::vector<int64_t> used{outcome.bytes_a_step, peak_kib()};
   all.all_reduce(at::from_blob(used.data(), static_cast<int64_t>(used.size()), at::kLong), ReduceOp::max).wait();
   return used;
 }

@@ -103,6 +103,36 @@ TEST(Forecast, ChoosesASplitWhereItIsToldTo) {
   EXPECT_TRUE(rows[2].chosen);
 }
 
+// Two hosts with a device each are a part each; a network of clouds is not divided so.
+TEST(Forecast, DividesTheNetworkOverProcessesOfTooFewThreads) {
+  ForecastOptions options = plain_options({1, 2, 4});
+  options.splits = {"data", "p2"};
+  const auto rows = forecast(options, plain_profile()).rows;
+  ASSERT_EQ(rows.size(), 5U);
+  EXPECT_EQ(rows[2].split, "p2");
+  EXPECT_NEAR(rows[2].step.seconds, 0.45, 1e-5);
+  EXPECT_EQ(rows[2].step.gradient_bytes, 4 << 20);
+  EXPECT_LT(rows[2].memory_mib, rows[1].memory_mib);
+  EXPECT_LT(rows[4].step.seconds, 0.3);
+  EXPECT_EQ(rows[4].processes, 4);
+}
+
+// Eight replicas add 10 MiB each, 8 of them gradients; a process keeps a row more for what it brings to the sums.
+TEST(Forecast, CountsTheMemoryOfTheReplicasOfAProcess) {
+  Profile profile = plain_profile();
+  profile.peak_mib = 180;
+  profile.replica_mib = 10;
+  for (auto& stage : profile.cost.stages) stage.kept_bytes = 1 << 20;
+  ForecastOptions options = plain_options({1, 2});
+  options.splits = {"data", "p2"};
+  const auto rows = forecast(options, profile).rows;
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_NEAR(rows[0].memory_mib, 180, kExact);
+  EXPECT_NEAR(rows[1].memory_mib, 180 - 4 * 10 + 8, kExact);
+  // The first part has all replicas, half of the gradients, and two halves in flight in place of one whole.
+  EXPECT_NEAR(rows[2].memory_mib, 180 - 8 * 5, kExact);
+}
+
 TEST(Forecast, LetsTheBatchGrow) {
   ForecastOptions options = plain_options({1, 1024});
   options.hosts = "1024x1";
@@ -137,7 +167,7 @@ TEST(Calibrate, MakesThePassesAsLongAsTheyWere) {
   profile.cores = 2;
   const run::Phases one{.data = 0.08, .forward = 0.8, .backward = 1.6, .update = 0.12, .wait = 0.02};
   const run::Phases apart{.data = 0.08, .forward = 1.0, .backward = 2.0, .update = 0.18, .wait = 0.02};
-  calibrate(profile, one, apart, 0);
+  calibrate(profile, {.one = one, .apart = apart}, 0);
   EXPECT_NEAR(profile.cost.stages[0].forward, 0.05, kExact);
   EXPECT_NEAR(profile.cost.stages[1].backward, 0.1, kExact);
   EXPECT_NEAR(profile.cost.sum_row * 8 + profile.cost.update, 0.12, kExact);
@@ -147,16 +177,33 @@ TEST(Calibrate, MakesThePassesAsLongAsTheyWere) {
   EXPECT_NEAR(step.seconds, one.sum(), kExact);
 }
 
+// 0.45 s a replica on each of two threads, 1.5 times what it takes alone; 0.08 s of four turns are left, slowed alike.
+TEST(Calibrate, SaysWhatThreadsOfAProcessLose) {
+  Profile profile = plain_profile();
+  profile.cores = 2;
+  const run::Phases one{.forward = 0.8, .backward = 1.6, .update = 0.12};
+  const run::Phases threads{.forward = 0.6, .backward = 1.2, .update = 0.06, .wait = 0.08};
+  calibrate(profile, {.one = one, .threads = threads}, 0);
+  EXPECT_EQ(profile.slowdown.passes.size(), 1U);
+  EXPECT_NEAR(profile.slowdown.thread_passes[1], 1.5, kExact);
+  EXPECT_NEAR(profile.slowdown.thread_memory[1], 1, kExact);
+  EXPECT_NEAR(profile.slowdown.thread_turn[1], 0.02 / 1.5, kExact);
+  const auto step = parallel::forecast_step(profile.cost, {.blocks = Placement({8}), .devices = 2}, profile.slowdown);
+  EXPECT_NEAR(step.seconds, threads.sum(), kExact);
+}
+
 TEST(Profile, IsTheSameFromItsFile) {
   const test::TemporaryFolder folder;
   Profile profile = plain_profile();
   profile.loopback = parallel::LinkCost{.latency = 1e-5, .bytes_per_second = 1e9, .message = 2e-6};
-  profile.slowdown = {{1, 1.1}, {1, 1.5}};
+  profile.slowdown = {{1, 1.1}, {1, 1.5}, {1, 1.2}, {1, 1.6}, {0, 1e-3}};
   write_profile(profile, folder.file("profile.json"));
   const Profile read = read_profile(folder.file("profile.json"));
   EXPECT_EQ(read.cost.stages[1].backward, 0.03);
   EXPECT_EQ(read.cost.gradients[1].numel, 1 << 20);
   EXPECT_EQ(read.slowdown.memory[1], 1.5);
+  EXPECT_EQ(read.slowdown.thread_memory[1], 1.6);
+  EXPECT_EQ(read.slowdown.thread_turn[1], 1e-3);
   EXPECT_EQ(read.loopback->message, 2e-6);
   const auto options = plain_options({1, 8});
   EXPECT_EQ(forecast(options, read).rows[1].step.seconds, forecast(options, profile).rows[1].step.seconds);

@@ -23,6 +23,10 @@ struct StageCost {
   double sliced_backward = 0;
   int64_t sliced_layers = 0;  ///< products that were computed in slices: sharers meet at each
   int64_t kept_bytes = 0;     ///< of memory, from the forward pass on until the backward pass
+  int64_t handed_bytes = 0;   ///< to the next stage: what crosses where that is in another process
+  int64_t handed_tensors = 0;
+  int64_t returned_bytes = 0;  ///< the gradients of these
+  int64_t returned_tensors = 0;
 
   double seconds() const { return forward + backward; }
 };
@@ -49,8 +53,13 @@ struct StepCost {
 /// How much slower computing is where so many threads of a host compute at once: [n - 1], from 1 thread on. More
 /// threads than that are as slow as the last. Update, sums and messages move memory and have numbers of their own.
 struct Slowdown {
-  std::vector<double> passes{1};
+  std::vector<double> passes{1};  ///< of threads in a process each
   std::vector<double> memory{1};
+  /// Of threads of one process, which share its memory and wake each other. Empty: as processes.
+  std::vector<double> thread_passes{};
+  std::vector<double> thread_memory{};
+  /// Seconds that a replica's turn takes more. Empty: none.
+  std::vector<double> thread_turn{};
 };
 
 /// A link between processes. Each rank has one, which sends and receives at its full rate at the same time.
@@ -64,11 +73,12 @@ struct LinkCost {
 
 /// Where a step runs.
 struct StepPlacement {
-  Placement blocks{{1}};       ///< replicas of each process
+  Placement blocks{{1}};       ///< replicas of each process; of each copy of the network where parts are processes
   int64_t devices = 1;         ///< threads of each process
   int64_t cores = 0;           ///< that a process has for itself; 0: one for each of its devices
   int64_t host_processes = 1;  ///< that compute on one host at once, and slow each other
   Split split{};
+  bool parts_are_processes = false;  ///< not threads
   Order order = Order::canonical;
   /// How many times the usual share a replica has in a step; empty: once.
   std::function<double(int64_t step, int64_t replica)> share{};
@@ -86,7 +96,9 @@ struct StepForecast {
   double bubble = 0;                    ///< of a network in parts: devices without a replica in their part
   double wait = 0;                      ///< for the other replicas, and what is left
   int64_t bytes_sent = 0;               ///< by the process that sends most
-  int64_t kept_bytes = 0;               ///< by replicas in flight, in the process that keeps most
+  int64_t kept_bytes = 0;               ///< by replicas in flight, in the process that needs most memory
+  int64_t pass_bytes = 0;               ///< of these, by one replica that has gone forwards
+  int64_t gradient_bytes = 0;           ///< of one replica, in that process
   std::vector<int64_t> first_stages{};  ///< of each part
 };
 

@@ -17,6 +17,9 @@ struct Split {
   bool operator==(const Split&) const = default;
 };
 
+/// Whether each part is a process, as the threads of a process are too few for all parts.
+bool parts_are_processes(const Split& split, int64_t processes, int64_t threads);
+
 /// "data", "p2", "t2", "p2t2", ...
 std::string to_string(const Split& split);
 /// The inverse of to_string; "p1" and "t1" are "data". Throws Error on any other text.

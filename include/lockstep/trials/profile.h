@@ -28,12 +28,14 @@ struct Profile {
   parallel::Slowdown slowdown{};                 ///< of threads that compute at once, up to one a core
   std::optional<parallel::LinkCost> loopback{};  ///< between two processes of that machine
   double seconds = 0;                            ///< a step on one device
-  double spread = 0;  ///< of it from one round to the next: a standard deviation, as a part of it
-  double jitter = 0;  ///< of a step from one to the next, in the same way: processes wait for the slowest
+  double spread = 0;         ///< of it from one round to the next: a standard deviation, as a part of it
+  double thread_spread = 0;  ///< the same where threads of one process take a core each
+  double jitter = 0;         ///< of a step from one to the next, in the same way: processes wait for the slowest
   int rounds = 1;
   int64_t steps = 12;  ///< of a round: checks make as many
   double peak_mib = 0;
-  int64_t examples = 0;  ///< of the training set
+  double replica_mib = 0;  ///< of it, what each replica after the first one adds: its gradients, and holes in the heap
+  int64_t examples = 0;    ///< of the training set
   int64_t buffers_bytes = 0;
   bool has_stages = true;  ///< false: the network can't be cut
   bool clouds = false;
@@ -45,9 +47,12 @@ struct ProfileOptions {
   /// Of each round. 0: as many as a second and a half has, 12 to 300: a few short steps say nothing about the many.
   int64_t steps = 0;
   int rounds = 3;
-  bool slows = true;  ///< also as many trainings at once as there are cores: how much they slow each other
+  bool slows =
+      true;  ///< also on all cores, as trainings in processes and as one on threads: how much they slow each other
   bool link = false;  ///< also the link between two processes of this host
 };
+
+struct Measurements;
 
 /// Measures in rounds, so that others can take turns with them. Each round runs in processes of its own; see trial.h
 /// for what main() must do. Throws Error and TrialFailed.
@@ -64,9 +69,8 @@ class Profiler {
   Profile profile() const;
 
  private:
-  struct Measured;
   ProfileOptions options_;
-  std::unique_ptr<Measured> measured_;
+  std::unique_ptr<Measurements> measured_;
 };
 
 /// All rounds of the options, one after another. `on_round` is told what was found. Throws Error and TrialFailed.
@@ -75,9 +79,16 @@ Profile measure_profile(const ProfileOptions& options, const std::function<void(
 /// The link between two processes: of this host, over its loopback, or of those that a launcher starts (Trial).
 parallel::LinkCost measure_link(const std::vector<std::string>& launcher = {});
 
-/// What rounds of one device, and of `cores` devices apart (none where it is empty), say about a replica's costs: the
-/// step in `profile.cost` becomes as long as what was measured. `states`: tensors that the rule keeps for each weight.
-void calibrate(Profile& profile, const run::Phases& one, const std::optional<run::Phases>& apart, int64_t states);
+/// Where the time of a step went: on one device, and where it was measured on all cores, of a training in each process
+/// and of one training on threads.
+struct MeasuredPhases {
+  run::Phases one{};
+  std::optional<run::Phases> apart{}, threads{};
+};
+
+/// What was measured says what a replica costs: the step in `profile.cost` becomes as long as it was. `states`: tensors
+/// that the rule keeps for each weight.
+void calibrate(Profile& profile, const MeasuredPhases& measured, int64_t states);
 
 /// A profile in a file, for other forecasts. Throws Error where it can't be read or written.
 void write_profile(const Profile& profile, const std::filesystem::path& file);

@@ -17,9 +17,9 @@ namespace {
 // What a step brings beside gradients and who used which parameter: weight, loss, rules, and what a training counts.
 constexpr int64_t kContributed = 14;
 
-/// Processes with the same work are one in virtual time.
+/// Processes with the same work are one in virtual time; where parts of the network are processes, copies are.
 struct Group {
-  int64_t first = 0;  // process
+  int64_t first = 0;  // process or copy
   int64_t count = 0;
 };
 
@@ -49,8 +49,8 @@ double of_threads(const std::vector<double>& slowdown, double threads) {
 /// Sums between processes, one behind another, in the same order everywhere.
 class Exchanges {
  public:
-  Exchanges(VirtualTime& time, std::vector<ExchangeTime> of_step, std::deque<VirtualCores>& cores)
-      : time_(time), of_step_(std::move(of_step)), cores_(cores), posted_(of_step_.size(), 0) {}
+  Exchanges(VirtualTime& time, std::vector<ExchangeTime> of_step, std::vector<VirtualCores*> cores)
+      : time_(time), of_step_(std::move(of_step)), cores_(std::move(cores)), posted_(of_step_.size(), 0) {}
 
   void on_all_met(std::function<void()> call) { on_all_met_ = std::move(call); }
   /// A process posts its part of a sum; the last of a step are what it brings beside gradients.
@@ -67,7 +67,7 @@ class Exchanges {
     const ExchangeTime& exchange = of_step_[next_];
     waiting_ = static_cast<int64_t>(cores_.size()) + 1;
     time_.at(time_.now() + exchange.link, [this] { end_one(); });
-    for (VirtualCores& cores : cores_) cores.run(exchange.compute, CoreUse::memory, 1, [this] { end_one(); });
+    for (VirtualCores* cores : cores_) cores->run(exchange.compute, CoreUse::memory, 1, [this] { end_one(); });
   }
 
   void end_one() {
@@ -81,7 +81,7 @@ class Exchanges {
 
   VirtualTime& time_;
   const std::vector<ExchangeTime> of_step_;
-  std::deque<VirtualCores>& cores_;
+  const std::vector<VirtualCores*> cores_;
   std::vector<int64_t> posted_;
   std::function<void()> on_all_met_;
   size_t next_ = 0;
@@ -89,79 +89,135 @@ class Exchanges {
   bool underway_ = false;
 };
 
+double slowed(const Slowdown& slowdown, CoreUse use, double threads, double processes, double devices) {
+  const bool passes = use == CoreUse::pass;
+  const auto& apart = passes ? slowdown.passes : slowdown.memory;
+  const auto& together = passes ? slowdown.thread_passes : slowdown.thread_memory;
+  const double all = of_threads(apart, threads * processes);
+  if (together.empty()) return all;
+  const double mine = std::min(threads, devices);  // messages are no threads that share memory with replicas
+  return all * of_threads(together, mine) / of_threads(apart, mine);
+}
+
 class Simulation {
  public:
   Simulation(const StepCost& cost, const StepPlacement& placement, const Slowdown& slowdown, const LinkCost& link)
       : cost_(cost),
         placement_(placement),
         slowdown_(slowdown),
+        link_(link),
         groups_(groups_of(placement)),
-        parts_(parts_of(cost, placement.devices, placement.split)),
-        buckets_(buckets_of(cost, parts_, placement.split.sharers)),
         crosses_(placement.blocks.processes() > 1) {
-    plan_exchanges(link);
+    Split inside = placement.split;
+    if (placement.parts_are_processes) inside.parts = 1;
+    for (ProcessPart& part : process_parts_of(cost, placement.split.parts / inside.parts)) {
+      PartCosts parts = parts_of(part.cost, placement.devices, inside);
+      BucketCosts buckets = buckets_of(part.cost, parts, inside.sharers);
+      parts_.push_back({.process = std::move(part), .parts = std::move(parts), .buckets = std::move(buckets)});
+      plan_exchanges(parts_.back());
+    }
   }
 
   StepForecast run() {
-    std::deque<VirtualCores> cores;
     const double own = static_cast<double>(placement_.cores > 0 ? placement_.cores : placement_.devices);
-    for (size_t g = 0; g < groups_.size(); ++g)
-      cores.emplace_back(time_, own, [this](CoreUse use, double threads) {
-        return of_threads(use == CoreUse::pass ? slowdown_.passes : slowdown_.memory,
-                          threads * static_cast<double>(placement_.host_processes));
+    for (size_t p = 0; p < groups_.size() * parts_.size(); ++p)
+      cores_.emplace_back(time_, own, [this](CoreUse use, double threads) {
+        return slowed(slowdown_, use, threads, static_cast<double>(placement_.host_processes),
+                      static_cast<double>(placement_.devices));
       });
-    Exchanges exchanges(time_, of_step_, cores);
-    std::deque<VirtualProcess> processes;
-    for (size_t g = 0; g < groups_.size(); ++g)
-      processes.emplace_back(
-          time_, work_of(groups_[g]), cores[g], [&](int64_t bucket) { exchanges.post(bucket); },
-          [&, g] { crosses_ ? exchanges.post_contribution() : processes[g].update(); });
-    exchanges.on_all_met([&] {
-      for (VirtualProcess& process : processes) process.update();
-    });
-    for (VirtualProcess& process : processes) process.begin();
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      std::vector<VirtualCores*> cores;
+      for (size_t g = 0; g < groups_.size(); ++g) cores.push_back(&cores_[place(g, part)]);
+      exchanges_.emplace_back(time_, parts_[part].of_step, std::move(cores));
+      exchanges_.back().on_all_met([this, part] {
+        for (size_t g = 0; g < groups_.size(); ++g) end_step(g, part);
+      });
+    }
+    for (size_t g = 0; g < groups_.size(); ++g) add_processes(g);
+    for (VirtualProcess& process : processes_) process.begin();
     time_.run();
-    return summary(processes);
+    return summary();
   }
 
  private:
-  double all_bytes() const {
-    double bytes = 0;
-    for (const GradientCost& gradient : cost_.gradients)
-      bytes += static_cast<double>(gradient.numel * gradient.element_bytes);
-    return bytes;
+  /// What every copy has of a part that is a process; of the whole network where none is.
+  struct Part {
+    ProcessPart process{};
+    PartCosts parts{};  // threads of it
+    BucketCosts buckets{};
+    std::vector<ExchangeTime> of_step{};
+    int64_t bytes_sent = 0;
+  };
+
+  size_t place(size_t group, size_t part) const { return group * parts_.size() + part; }
+  bool is_line() const { return parts_.size() > 1; }
+
+  void add_processes(size_t g) {
+    if (is_line()) {
+      std::vector<BorderCosts> borders;
+      std::vector<VirtualCores*> cores;
+      for (size_t part = 0; part < parts_.size(); ++part) {
+        borders.push_back(parts_[part].process.border);
+        cores.push_back(&cores_[place(g, part)]);
+      }
+      const auto count = static_cast<int64_t>(parts_.size());
+      const double agreement =
+          exchange_time(Placement::even(count, count), kContributed, 8, Order::canonical, link_, 0).link;
+      lines_.emplace_back(time_, link_, std::move(borders), std::move(cores), agreement);
+    }
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      processes_.emplace_back(
+          time_, work_of(groups_[g], part), cores_[place(g, part)], is_line() ? &lines_[g] : nullptr,
+          [this, part](int64_t bucket) { exchanges_[part].post(bucket); },
+          [this, g, part] { crosses_ ? exchanges_[part].post_contribution() : end_step(g, part); });
+      if (is_line())
+        lines_[g].on_agreed(static_cast<int64_t>(part), [this, g, part] { processes_[place(g, part)].update(); });
+    }
   }
 
-  void plan_exchanges(const LinkCost& link) {
+  // All sums of this part are here.
+  void end_step(size_t g, size_t part) { is_line() ? lines_[g].agree() : processes_[place(g, part)].update(); }
+
+  void plan_exchanges(Part& part) const {
     if (!crosses_) return;
-    const double bytes = all_bytes(), add_byte = bytes > 0 ? cost_.sum_row / bytes : 0;
+    const StepCost& cost = part.process.cost;
+    const auto bytes = static_cast<double>(gradient_bytes(cost));
+    const double add_byte = bytes > 0 ? cost.sum_row / bytes : 0;
     std::map<std::pair<int64_t, int64_t>, ExchangeTime> known;
     const auto add = [&](int64_t numel, int64_t element_bytes, Order order) {
       const auto [place, is_new] = known.try_emplace({numel, element_bytes});
-      if (is_new) place->second = exchange_time(placement_.blocks, numel, element_bytes, order, link, add_byte);
-      of_step_.push_back(place->second);
-      bytes_sent_ += place->second.bytes;
+      if (is_new) place->second = exchange_time(placement_.blocks, numel, element_bytes, order, link_, add_byte);
+      part.of_step.push_back(place->second);
+      part.bytes_sent += place->second.bytes;
     };
-    for (size_t b = 0; b < buckets_.numel.size(); ++b)
-      add(buckets_.numel[b], buckets_.element_bytes[b], placement_.order);
+    for (size_t b = 0; b < part.buckets.numel.size(); ++b)
+      add(part.buckets.numel[b], part.buckets.element_bytes[b], placement_.order);
     known.clear();
     add(kContributed + static_cast<int64_t>(cost_.gradients.size()), 8, Order::canonical);
   }
 
-  ProcessWork work_of(const Group& group) const {
+  ProcessWork work_of(const Group& group, size_t number) const {
+    const Part& part = parts_[number];
+    const StepCost& cost = part.process.cost;
+    const BucketCosts& buckets = part.buckets;
     const Interval block = placement_.blocks.block(group.first);
     const auto rows = static_cast<double>(block.size());
     const bool adds = !crosses_ && block.size() > 1;  // a single gradient needs no addition
+    const int64_t devices = devices_of(part.parts);
     ProcessWork work{
-        .forward = parts_.forward,
-        .backward = parts_.backward,
+        .forward = part.parts.forward,
+        .backward = part.parts.backward,
         .marks = {},
         .post = {},
-        .data = cost_.data,
-        .turn = cost_.turn,
-        .update = cost_.update + (adds ? cost_.sum_row * rows : 0),
-        .update_tasks = std::max<int64_t>(1, std::reduce(buckets_.pieces.begin(), buckets_.pieces.end(), int64_t{0})),
-        .permits = parts_.devices,
+        .data = cost.data,
+        .turn = cost.turn + (slowdown_.thread_turn.empty()
+                                 ? 0
+                                 : of_threads(slowdown_.thread_turn, static_cast<double>(placement_.devices))),
+        .update = cost.update + (adds ? cost.sum_row * rows : 0),
+        .update_tasks = std::max<int64_t>(1, std::reduce(buckets.pieces.begin(), buckets.pieces.end(), int64_t{0})),
+        .permits = part.parts.devices,
+        .part = static_cast<int64_t>(number),
+        .ahead = devices * static_cast<int64_t>(parts_.size() - 1 - number),
         .sharers = placement_.split.sharers,
         .members = block.size(),
         .steps = placement_.steps,
@@ -171,40 +227,73 @@ class Simulation {
         return placement_.share(step, first + member);
       };
     if (!crosses_) return work;
-    work.marks = buckets_.marks;
-    const double bytes = all_bytes();
-    for (size_t b = 0; b < buckets_.numel.size(); ++b)
-      work.post.push_back(cost_.sum_row * rows * static_cast<double>(buckets_.numel[b] * buckets_.element_bytes[b]) /
+    work.marks = buckets.marks;
+    const auto bytes = static_cast<double>(gradient_bytes(cost));
+    for (size_t b = 0; b < buckets.numel.size(); ++b)
+      work.post.push_back(cost.sum_row * rows * static_cast<double>(buckets.numel[b] * buckets.element_bytes[b]) /
                           bytes);
     return work;
   }
 
-  StepForecast summary(const std::deque<VirtualProcess>& processes) const {
-    StepForecast out{.bytes_sent = bytes_sent_};
+  static int64_t devices_of(const PartCosts& parts) {
+    return std::reduce(parts.devices.begin(), parts.devices.end(), int64_t{0});
+  }
+
+  StepForecast summary() const {
+    StepForecast out;
     double all = 0;
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const auto weight = static_cast<double>(groups_[g].count);
-      for (size_t step = 1; step < processes[g].steps().size(); ++step) {
-        all += weight;
-        add(out, processes[g].steps()[step], weight);
+    for (size_t g = 0; g < groups_.size(); ++g)
+      for (size_t part = 0; part < parts_.size(); ++part) {
+        const auto weight = static_cast<double>(groups_[g].count);
+        const auto& steps = processes_[place(g, part)].steps();
+        for (size_t step = 1; step < steps.size(); ++step) {
+          all += weight;
+          add(out, parts_[part].parts, steps[step], last_pass(g, step), weight);
+        }
+        note_needs(out, g, part);
       }
-      out.kept_bytes = std::max(out.kept_bytes, kept_bytes(parts_, placement_.blocks.block(groups_[g].first).size()));
-    }
     for (double StepForecast::*part :
          {&StepForecast::seconds, &StepForecast::forward, &StepForecast::backward, &StepForecast::update,
           &StepForecast::data, &StepForecast::communication, &StepForecast::bubble, &StepForecast::wait})
       out.*part /= all;
-    for (const size_t stage : parts_.first) out.first_stages.push_back(static_cast<int64_t>(stage));
+    if (is_line())
+      for (const Part& part : parts_) out.first_stages.push_back(static_cast<int64_t>(part.process.first));
+    else
+      for (const size_t stage : parts_[0].parts.first) out.first_stages.push_back(static_cast<int64_t>(stage));
     return out;
   }
 
-  void add(StepForecast& out, const ProcessTimes& times, double weight) const {
-    const auto permits = static_cast<double>(std::reduce(parts_.devices.begin(), parts_.devices.end()));
-    const double seconds = times.end - times.begin, communication = times.summed - times.last_pass;
+  // Memory and bytes of the process that needs most of either.
+  void note_needs(StepForecast& out, size_t g, size_t number) const {
+    const Part& part = parts_[number];
+    const int64_t replicas = placement_.blocks.block(groups_[g].first).size();
+    const int64_t ahead = devices_of(part.parts) * static_cast<int64_t>(parts_.size() - 1 - number);
+    const int64_t kept = kept_bytes(part.parts, replicas, ahead), gradients = gradient_bytes(part.process.cost);
+    if (kept + replicas * gradients > out.kept_bytes + replicas * out.gradient_bytes) {
+      out.kept_bytes = kept;
+      out.pass_bytes = std::reduce(part.parts.kept_bytes.begin(), part.parts.kept_bytes.end(), int64_t{0});
+      out.gradient_bytes = gradients;
+    }
+    const int64_t on_line = is_line() ? lines_[g].bytes_sent(static_cast<int64_t>(number)) / placement_.steps : 0;
+    out.bytes_sent = std::max(out.bytes_sent, part.bytes_sent + on_line);
+  }
+
+  // Parts that are processes end their passes together: the last ones wait for the first.
+  double last_pass(size_t g, size_t step) const {
+    double last = 0;
+    for (size_t part = 0; part < parts_.size(); ++part)
+      last = std::max(last, processes_[place(g, part)].steps()[step].last_pass);
+    return last;
+  }
+
+  void add(StepForecast& out, const PartCosts& parts, const ProcessTimes& times, double last_pass,
+           double weight) const {
+    const auto permits = static_cast<double>(devices_of(parts));
+    const double seconds = times.end - times.begin, communication = std::max(0.0, times.summed - last_pass);
     const double update = times.post + times.update / static_cast<double>(placement_.split.sharers);
-    const double idle = permits * (times.last_pass - times.begin) - times.forward - times.backward - times.data -
-                        times.turn - times.post;
-    const double bubble = parts_.first.size() > 1 ? std::max(0.0, idle) / permits : 0;
+    const double idle =
+        permits * (last_pass - times.begin) - times.forward - times.backward - times.data - times.turn - times.post;
+    const double bubble = placement_.split.parts > 1 ? std::max(0.0, idle) / permits : 0;
     const double busy = (times.forward + times.backward + update + times.data) / permits;
     out.seconds += weight * seconds;
     out.forward += weight * times.forward / permits;
@@ -219,13 +308,16 @@ class Simulation {
   const StepCost& cost_;
   const StepPlacement& placement_;
   const Slowdown& slowdown_;
+  const LinkCost& link_;
   const std::vector<Group> groups_;
-  const PartCosts parts_;
-  const BucketCosts buckets_;
   const bool crosses_;
-  std::vector<ExchangeTime> of_step_;
-  int64_t bytes_sent_ = 0;
+  std::vector<Part> parts_;
   VirtualTime time_;
+  // [group][part], in one row; exchanges are of a part, lines of a group.
+  std::deque<VirtualCores> cores_;
+  std::deque<Exchanges> exchanges_;
+  std::deque<VirtualLine> lines_;
+  std::deque<VirtualProcess> processes_;
 };
 
 }  // namespace

@@ -27,6 +27,20 @@ int64_t bytes_in_use() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
+/// As a process sends what the next one needs (process_pipeline.cpp): each tensor once.
+void add_crossing(StageCost& cost, const Bundle& bundle) {
+  std::unordered_set<const void*> known;
+  for (const at::Tensor& tensor : bundle.tensors()) {
+    if (!tensor.defined() || !known.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    cost.handed_bytes += bytes;
+    ++cost.handed_tensors;
+    if (!tensor.requires_grad()) continue;
+    cost.returned_bytes += bytes;
+    ++cost.returned_tensors;
+  }
+}
+
 /// Between stages: takes the time of the one under way, and the memory that it left behind.
 class Meter : public Borders {
  public:
@@ -36,6 +50,7 @@ class Meter : public Borders {
     if (next > 0) {
       add_time();
       costs_[next - 1].kept_bytes += std::max<int64_t>(0, bytes_in_use() - bytes_);
+      add_crossing(costs_[next - 1], bundle);
     }
     if (next > 0 && next < stages)
       lay_border(bundle, [this, next] {

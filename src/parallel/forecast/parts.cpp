@@ -36,6 +36,26 @@ FlatLayout layout_of(const std::vector<GradientCost>& gradients) {
   return FlatLayout(tensors);
 }
 
+ProcessPart process_part(const StepCost& all, size_t first, size_t end) {
+  ProcessPart part{.first = first, .cost = all};
+  StepCost& cost = part.cost;
+  cost.stages.assign(all.stages.begin() + static_cast<ptrdiff_t>(first),
+                     all.stages.begin() + static_cast<ptrdiff_t>(end));
+  cost.gradients.clear();
+  for (GradientCost gradient : all.gradients) {
+    if (static_cast<size_t>(gradient.stage) < first || static_cast<size_t>(gradient.stage) >= end) continue;
+    gradient.stage -= static_cast<int64_t>(first);
+    cost.gradients.push_back(gradient);
+  }
+  const double held = static_cast<double>(gradient_bytes(cost)) / static_cast<double>(gradient_bytes(all));
+  cost.sum_row *= held;
+  cost.update *= held;
+  const StageCost& last = cost.stages.back();
+  part.border = {.forward = {.tensors = last.handed_tensors, .bytes = last.handed_bytes},
+                 .backward = {.tensors = last.returned_tensors, .bytes = last.returned_bytes}};
+  return part;
+}
+
 }  // namespace
 
 double forward_with(const StageCost& stage, int64_t sharers, double meeting) {
@@ -75,13 +95,39 @@ PartCosts parts_of(const StepCost& cost, int64_t devices, const Split& split) {
 }
 
 // A part has as many replicas in flight as there are devices from it on (crew/permits.h).
-int64_t kept_bytes(const PartCosts& parts, int64_t replicas) {
-  int64_t bytes = 0, from_here = 0;
+int64_t kept_bytes(const PartCosts& parts, int64_t replicas, int64_t ahead) {
+  int64_t bytes = 0, from_here = ahead;
   for (size_t part = parts.first.size(); part-- > 0;) {
     from_here += parts.devices[part];
     bytes += std::min(replicas, from_here) * parts.kept_bytes[part];
   }
   return bytes;
+}
+
+int64_t gradient_bytes(const StepCost& cost) {
+  int64_t bytes = 0;
+  for (const GradientCost& gradient : cost.gradients) bytes += gradient.numel * gradient.element_bytes;
+  return bytes;
+}
+
+std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts) {
+  if (parts == 1) return {{.cost = cost}};
+  std::vector<bool> is_trained(cost.stages.size(), false);
+  for (const GradientCost& gradient : cost.gradients) is_trained[gradient.stage] = true;
+  const std::vector<bool> may_begin = may_begin_part(is_trained);
+  std::vector<size_t> begins;
+  std::vector<double> seconds;
+  for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
+    if (may_begin[stage]) begins.push_back(stage);
+    seconds.push_back(cost.stages[stage].seconds());
+  }
+  require(static_cast<int64_t>(begins.size()) >= parts, "forecast", "split p", parts, " wants ", parts,
+          " processes, and ", begins.size(), " of the network's stages may begin a part, expected one for each");
+  const std::vector<size_t> first = cut_evenly_at(begins, seconds, std::vector<int64_t>(parts, 1));
+  std::vector<ProcessPart> out;
+  for (size_t part = 0; part < first.size(); ++part)
+    out.push_back(process_part(cost, first[part], part + 1 < first.size() ? first[part + 1] : cost.stages.size()));
+  return out;
 }
 
 BucketCosts buckets_of(const StepCost& cost, const PartCosts& parts, int64_t sharers) {

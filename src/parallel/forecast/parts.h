@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/parallel/forecast.h"
+#include "parallel/forecast/virtual_line.h"
 
 namespace lockstep::parallel {
 
@@ -24,8 +25,22 @@ struct PartCosts {
 /// Cut where a pipeline cuts (cut.h). `devices`: of a process. Throws Error for more parts than stages.
 PartCosts parts_of(const StepCost& cost, int64_t devices, const Split& split);
 
-/// What replicas in flight keep, at most.
-int64_t kept_bytes(const PartCosts& parts, int64_t replicas);
+/// What replicas in flight keep, at most. `ahead`: devices of parts that come after these in other processes.
+int64_t kept_bytes(const PartCosts& parts, int64_t replicas, int64_t ahead = 0);
+
+/// Of all gradients of a replica.
+int64_t gradient_bytes(const StepCost& cost);
+
+/// A part that is a process, as a step of its own.
+struct ProcessPart {
+  size_t first = 0;  // stage
+  StepCost cost{};
+  BorderCosts border{};  // behind it
+};
+
+/// Cut where processes cut (process_cut.h). One part where they divide nothing. Throws Error where there are more parts
+/// than stages that may begin one.
+std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts);
 
 struct BucketCosts {
   std::vector<int64_t> numel, element_bytes, pieces;           ///< [bucket]

@@ -2,6 +2,7 @@
 #include "parallel/forecast/virtual_process.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::parallel {
 namespace {
@@ -12,17 +13,21 @@ Permits::Duration as_duration(double seconds) {
 
 }  // namespace
 
-VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores& cores,
+VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores& cores, VirtualLine* line,
                                std::function<void(int64_t)> on_bucket, std::function<void()> on_met)
     : time_(time),
       work_(std::move(work)),
       cores_(cores),
+      line_(line),
       on_bucket_(std::move(on_bucket)),
       on_met_(std::move(on_met)),
-      permits_(work_.members, work_.permits),
+      permits_(work_.members, work_.permits, work_.ahead),
       members_(work_.members),
       stays_(work_.members, false),
-      pending_(work_.post.size(), 0) {}
+      pending_(work_.post.size(), 0) {
+  if (line_ != nullptr)
+    line_->on_delivery(work_.part, [this](int64_t member, Crossing what) { deliver(member, what); });
+}
 
 void VirtualProcess::begin() {
   steps_.emplace_back();
@@ -58,16 +63,56 @@ void VirtualProcess::begin_step(int64_t number) {
 void VirtualProcess::advance(int64_t number) {
   Member& member = members_[number];
   if (member.position == 2 * parts()) {
-    if (parts() > 1) {
+    if (parts() > 1 || line_ != nullptr) {
       permits_.end_pass(number);
       resume_all(permits_.take_free());
       look_again();
     }
     return meet(number);
   }
+  if (line_ != nullptr) return come_to_part(number);
   if (parts() == 1 || member.position == parts()) return compute(number);
   member.at_border = true;
   permits_.exchange(number, part_at(member.position), member.position < parts());
+  resume_all(permits_.take_free());
+  look_again();
+}
+
+// As ProcessPipeline::Member goes through its stages, forwards and, with the loss of the network's output, backwards.
+void VirtualProcess::come_to_part(int64_t number) {
+  Member& member = members_[number];
+  const bool first = work_.part == 0, last = work_.part + 1 == line_->parts();
+  if (member.position == 1) return last ? compute(number) : await(number, Crossing::output, Pass::goes_on);
+  if (!first) return await(number, Crossing::handed_on, Pass::begins);
+  member.at_border = true;
+  permits_.exchange(number, 0, true);
+  resume_all(permits_.take_free());
+  look_again();
+}
+
+void VirtualProcess::await(int64_t number, Crossing what, Pass pass) {
+  Member& member = members_[number];
+  permits_.add_time(number, as_duration(time_.now() - member.began));
+  member.awaited = what;
+  member.pass = pass;
+  member.at_border = true;
+  permits_.go_outside(number);
+  resume_all(permits_.take_free());
+  look_again();
+  if (member.here[static_cast<size_t>(what)] > 0) come_inside(number);
+}
+
+void VirtualProcess::deliver(int64_t number, Crossing what) {
+  Member& member = members_[number];
+  ++member.here[static_cast<size_t>(what)];
+  if (member.awaited == what) come_inside(number);
+}
+
+void VirtualProcess::come_inside(int64_t number) {
+  Member& member = members_[number];
+  --member.here[static_cast<size_t>(member.awaited)];
+  member.received = std::exchange(member.awaited, Crossing::none);
+  permits_.come_inside(number, member.pass);
   resume_all(permits_.take_free());
   look_again();
 }
@@ -81,6 +126,7 @@ void VirtualProcess::resume(int64_t number) {
   member.began = time_.now();
   if (!member.at_border) return begin_step(number);
   member.at_border = false;
+  if (member.received == Crossing::output) return await(number, Crossing::gradients, Pass::goes_on);
   compute(number);
 }
 
@@ -118,7 +164,10 @@ void VirtualProcess::pass_mark(int64_t number, int64_t bucket) {
 }
 
 void VirtualProcess::finish_position(int64_t number) {
-  ++members_[number].position;
+  Member& member = members_[number];
+  if (line_ != nullptr && member.position == 0) line_->send_forward(work_.part, number, share(member, number));
+  if (line_ != nullptr && member.position == 1) line_->send_backward(work_.part, number, share(member, number));
+  ++member.position;
   advance(number);
 }
 

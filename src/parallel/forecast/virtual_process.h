@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/crew/permits.h"
+#include "parallel/forecast/virtual_line.h"
 #include "parallel/forecast/virtual_time.h"
 
 namespace lockstep::parallel {
@@ -26,6 +27,8 @@ struct ProcessWork {
   double update = 0;                ///< all that is left when passes have ended, by one thread
   int64_t update_tasks = 1;         ///< that it is divided into at most
   std::vector<int64_t> permits{1};  ///< [part]
+  int64_t part = 0;                 ///< that this process is, where the network's parts are processes
+  int64_t ahead = 0;                ///< permits of the parts that come after it in other processes
   int64_t sharers = 1;              ///< threads that compute one replica
   int64_t members = 1;
   int64_t steps = 1;
@@ -46,9 +49,11 @@ struct ProcessTimes {
 class VirtualProcess {
  public:
   /// `on_bucket`: a bucket is posted. `on_met`: all replicas have ended their passes; the process goes on with
-  /// update().
-  VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores& cores, std::function<void(int64_t)> on_bucket,
-                 std::function<void()> on_met);
+  /// update(). `line`: where the network's parts are processes; else none.
+  VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores& cores, VirtualLine* line,
+                 std::function<void(int64_t)> on_bucket, std::function<void()> on_met);
+  VirtualProcess(const VirtualProcess&) = delete;
+  VirtualProcess& operator=(const VirtualProcess&) = delete;
 
   void begin();
   void update();
@@ -63,6 +68,10 @@ class VirtualProcess {
     double done = 0;       // of this part's backward pass
     double began = 0;
     bool at_border = false;  // it wants a permit to go on with its pass
+    // Where parts are processes: what it waits for without a permit, and what has come.
+    Crossing awaited = Crossing::none, received = Crossing::none;
+    Pass pass = Pass::begins;
+    std::array<int64_t, 4> here{};
   };
 
   int64_t parts() const { return static_cast<int64_t>(work_.permits.size()); }
@@ -70,6 +79,10 @@ class VirtualProcess {
   double share(const Member& member, int64_t number) const;
   void begin_step(int64_t member);
   void advance(int64_t member);
+  void come_to_part(int64_t member);
+  void await(int64_t member, Crossing what, Pass pass);
+  void deliver(int64_t member, Crossing what);
+  void come_inside(int64_t member);
   void compute(int64_t member);
   void go_backward(int64_t member);
   void pass_mark(int64_t member, int64_t bucket);
@@ -85,6 +98,7 @@ class VirtualProcess {
   VirtualTime& time_;
   const ProcessWork work_;
   VirtualCores& cores_;
+  VirtualLine* const line_;
   const std::function<void(int64_t)> on_bucket_;
   const std::function<void()> on_met_;
   Permits permits_;

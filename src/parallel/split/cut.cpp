@@ -34,6 +34,29 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
   return first;
 }
 
+std::vector<size_t> cut_evenly_at(std::span<const size_t> begins, std::span<const double> costs,
+                                  std::span<const int64_t> devices) {
+  std::vector<double> joined;
+  for (size_t b = 0; b < begins.size(); ++b) {
+    const size_t end = b + 1 < begins.size() ? begins[b + 1] : costs.size();
+    const auto these = costs.subspan(begins[b], end - begins[b]);
+    joined.push_back(std::reduce(these.begin(), these.end()));
+  }
+  std::vector<size_t> first = cut_evenly(joined, devices);
+  for (size_t& part : first) part = begins[part];
+  return first;
+}
+
+std::vector<bool> may_begin_part(const std::vector<bool>& is_trained) {
+  std::vector<bool> may(is_trained.size(), false);
+  bool any = false;
+  for (size_t stage = 0; stage < is_trained.size(); ++stage) {
+    may[stage] = stage == 0 || (any && is_trained[stage]);
+    any = any || is_trained[stage];
+  }
+  return may;
+}
+
 std::string describe_cut(std::span<const std::string> names, std::span<const double> costs,
                          std::span<const size_t> first) {
   const double all = std::reduce(costs.begin(), costs.end());

@@ -15,6 +15,14 @@ namespace lockstep::parallel {
 /// are at least as many stages.
 std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices);
 
+/// The same where only these stages may begin a part; the first of them is 0.
+std::vector<size_t> cut_evenly_at(std::span<const size_t> begins, std::span<const double> costs,
+                                  std::span<const int64_t> devices);
+
+/// Which stages may begin a part where each has weights that are trained: what has none stays with what comes before
+/// it, or with the first that has some.
+std::vector<bool> may_begin_part(const std::vector<bool>& is_trained);
+
 /// "conv1 to pool2 (61 %) | conv3 to fc (39 %)", of stages with these names.
 std::string describe_cut(std::span<const std::string> names, std::span<const double> costs,
                          std::span<const size_t> first);

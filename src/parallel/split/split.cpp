@@ -23,6 +23,10 @@ int64_t take_number(std::string_view& rest, char letter) {
 
 }  // namespace
 
+bool parts_are_processes(const Split& split, int64_t processes, int64_t threads) {
+  return processes > 1 && split.parts > 1 && threads < split.parts * split.sharers;
+}
+
 std::string to_string(const Split& split) {
   std::string out;
   if (split.parts > 1) out += text("p", split.parts);

@@ -14,7 +14,11 @@ Json to_json(const parallel::StepCost& cost) {
                       {"sliced_forward", stage.sliced_forward},
                       {"sliced_backward", stage.sliced_backward},
                       {"sliced_layers", stage.sliced_layers},
-                      {"kept_bytes", stage.kept_bytes}});
+                      {"kept_bytes", stage.kept_bytes},
+                      {"handed_bytes", stage.handed_bytes},
+                      {"handed_tensors", stage.handed_tensors},
+                      {"returned_bytes", stage.returned_bytes},
+                      {"returned_tensors", stage.returned_tensors}});
   for (const auto& gradient : cost.gradients)
     gradients.push_back({{"numel", gradient.numel},
                          {"element_bytes", gradient.element_bytes},
@@ -37,7 +41,11 @@ parallel::StepCost step_cost_from(const Json& json) {
                            .sliced_forward = stage.at("sliced_forward"),
                            .sliced_backward = stage.at("sliced_backward"),
                            .sliced_layers = stage.at("sliced_layers"),
-                           .kept_bytes = stage.at("kept_bytes")});
+                           .kept_bytes = stage.at("kept_bytes"),
+                           .handed_bytes = stage.at("handed_bytes"),
+                           .handed_tensors = stage.at("handed_tensors"),
+                           .returned_bytes = stage.at("returned_bytes"),
+                           .returned_tensors = stage.at("returned_tensors")});
   for (const Json& gradient : json.at("gradients"))
     cost.gradients.push_back({.numel = gradient.at("numel"),
                               .element_bytes = gradient.at("element_bytes"),

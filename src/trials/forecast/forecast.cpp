@@ -26,6 +26,11 @@ bool is_even(const ForecastRow& row) {
   return row.batch % row.replicas == 0;
 }
 
+/// Of the network: a process each, or several processes that hold a part each.
+int64_t copies_of(const ForecastRow& row, const parallel::Split& split) {
+  return parallel::parts_are_processes(split, row.processes, row.threads) ? row.processes / split.parts : row.processes;
+}
+
 ShareTable even_shares(const ForecastRow& row) {
   ShareTable table(1);
   const Placement examples = Placement::even(row.batch, row.replicas);
@@ -53,10 +58,13 @@ class Forecaster {
 
   parallel::StepForecast step_of(const ForecastRow& row, const std::string& split,
                                  const parallel::LinkCost& link) const {
+    const parallel::Split read = parallel::parse_split(split);
+    const int64_t copies = copies_of(row, read);
     parallel::StepPlacement placement{
-        .blocks = Placement::even(row.replicas, row.processes),
+        .blocks = Placement::even(row.replicas, copies),
         .devices = row.threads,
-        .split = parallel::parse_split(split),
+        .split = read,
+        .parts_are_processes = copies < row.processes,
         .order = options_.config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical};
     if (is_one_host()) {  // all processes are of this machine
       placement.host_processes = row.processes;
@@ -71,8 +79,8 @@ class Forecaster {
     }
     auto step = parallel::forecast_step(profile_.cost, placement, profile_.slowdown, link);
     // Steps differ a little from one to the next, on each process by chance, and the sums wait for the slowest.
-    if (row.processes > 1) {
-      const double waited = profile_.jitter * slowest_of(row.processes) * (step.forward + step.backward + step.data);
+    if (copies > 1) {
+      const double waited = profile_.jitter * slowest_of(copies) * (step.forward + step.backward + step.data);
       step.communication += waited;
       step.seconds += waited;
     }
@@ -151,17 +159,26 @@ class Forecaster {
 
   // One device has gradients of all replicas; a process has those of its own, and the nodes that it brings.
   double memory_of(const ForecastRow& row) const {
-    double gradients = 0, kept = 0;
-    for (const auto& one : profile_.cost.gradients) gradients += static_cast<double>(one.numel * one.element_bytes);
-    for (const auto& stage : profile_.cost.stages) kept += static_cast<double>(stage.kept_bytes);
-    const auto here = static_cast<double>(Placement::even(row.replicas, row.processes).block(0).size());
-    const double rows = here - static_cast<double>(profile_.replicas) + (row.processes > 1 ? 1 : 0);
-    return profile_.peak_mib + (rows * gradients + static_cast<double>(row.step.kept_bytes) - kept) / kMebibyte;
+    int64_t gradients = 0, kept = 0;
+    for (const auto& one : profile_.cost.gradients) gradients += one.numel * one.element_bytes;
+    for (const auto& stage : profile_.cost.stages) kept += stage.kept_bytes;
+    const int64_t copies = copies_of(row, parallel::parse_split(row.split));
+    const int64_t here = Placement::even(row.replicas, copies).block(0).size();
+    const auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
+    // What a replica leaves in the heap, beside its gradients, is where its activations were.
+    const double holes = std::max(0.0, profile_.replica_mib - mebibytes(gradients));
+    const double mine = kept > 0 ? mebibytes(row.step.pass_bytes) / mebibytes(kept) : 1;
+    const double replica = mebibytes(row.step.gradient_bytes) + holes * mine;
+    const double nodes = copies > 1 ? mebibytes(row.step.gradient_bytes) : 0;
+    return profile_.peak_mib + static_cast<double>(here) * replica -
+           static_cast<double>(profile_.replicas) * profile_.replica_mib + nodes +
+           mebibytes(row.step.kept_bytes - kept);
   }
 
   void add_notes(ForecastRow& row) const {
     const parallel::Split split = parallel::parse_split(row.split);
-    const int64_t wanted = row.processes * (row.threads / (split.sharers * split.parts));
+    const int64_t copies = copies_of(row, split), parts = copies < row.processes ? 1 : split.parts;
+    const int64_t wanted = copies * (row.threads / (split.sharers * parts));
     if (wanted > row.replicas)
       row.notes.push_back(text(wanted - row.replicas, " of ", row.devices, " devices have no replica"));
     if (row.threads * (is_one_host() ? row.processes : 1) > profile_.cores)

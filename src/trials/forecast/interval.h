@@ -2,6 +2,7 @@
 // How far a measurement may lie from its forecast.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -28,10 +29,11 @@ inline double slowest_of(int64_t processes) {
 /// far the model itself is off, part by part, is estimated: `./dev bench forecast` says how often intervals hold.
 inline double deviation_of(const ForecastRow& row, const Profile& profile, bool measured_link) {
   constexpr double kModel = 0.01, kTogether = 0.012, kSplit = 0.05, kBeyond = 0.06;
-  constexpr double kThreads = 0.2;  // of one process: they wait for malloc's lock, which the profile does not see
+  constexpr double kThreads = 0.03;                         // of one process
   constexpr double kMeasuredLink = 0.15, kToldLink = 0.25;  // of the time that communication takes
   const double rounds = profile.rounds;
-  double squares = profile.spread * profile.spread * (1 + 1 / rounds) + kModel * kModel;
+  const double spread = row.threads > 1 ? std::max(profile.spread, profile.thread_spread) : profile.spread;
+  double squares = spread * spread * (1 + 1 / rounds) + kModel * kModel;
   const auto add = [&](double part) { squares += part * part; };
   if (row.devices > 1) add(kTogether);
   if (row.threads > 1) add(kThreads);

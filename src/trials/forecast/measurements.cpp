@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <functional>
 
 #include "lockstep/base/detail/median.h"
@@ -79,8 +80,13 @@ parallel::LinkCost link_of(const comm::Group& group) {
 
 Json answer_passes(const run::Config& config, const MakeTask& make_task) {
   const auto passes = train::profile_passes(config, make_task(config));
-  return {{"cost", to_json(passes.cost)}, {"has_stages", passes.has_stages}, {"examples", passes.examples},
-          {"updates", passes.updates},    {"states", passes.states},         {"buffers_bytes", passes.buffers_bytes}};
+  return {{"cost", to_json(passes.cost)},
+          {"has_stages", passes.has_stages},
+          {"examples", passes.examples},
+          {"updates", passes.updates},
+          {"states", passes.states},
+          {"buffers_bytes", passes.buffers_bytes},
+          {"peak_mib", static_cast<double>(peak_kib()) / 1024}};
 }
 
 Json answer_shares(const Json& request, const run::Config& config, const MakeTask& make_task) {
@@ -111,14 +117,23 @@ void answer_measurement(const Json& request, const std::filesystem::path& folder
   all.finish();
 }
 
-train::PassProfile measure_passes(const run::Config& config) {
+int64_t peak_kib() {
+  int64_t peak = 0;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmHWM:") status >> peak;
+  return peak;
+}
+
+MeasuredPasses measure_passes(const run::Config& config) {
   const Json answer = run_child({.request = asked("passes", config)});
-  return {.cost = step_cost_from(answer["cost"]),
-          .has_stages = answer["has_stages"],
-          .examples = answer["examples"],
-          .updates = answer["updates"],
-          .states = answer["states"],
-          .buffers_bytes = answer["buffers_bytes"]};
+  return {.passes = {.cost = step_cost_from(answer["cost"]),
+                     .has_stages = answer["has_stages"],
+                     .examples = answer["examples"],
+                     .updates = answer["updates"],
+                     .states = answer["states"],
+                     .buffers_bytes = answer["buffers_bytes"]},
+          .peak_mib = answer["peak_mib"]};
 }
 
 std::vector<Shares> find_shares(const run::Config& config, const std::vector<std::pair<int64_t, int64_t>>& batches,

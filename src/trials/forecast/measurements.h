@@ -18,8 +18,15 @@ namespace lockstep::trials {
 /// In a process that was started for it: measures and answers.
 void answer_measurement(const run::Json& request, const std::filesystem::path& folder, const MakeTask& make_task);
 
+/// The most memory that this process has had, in KiB.
+int64_t peak_kib();
+
 /// train::profile_passes, in a process of its own.
-train::PassProfile measure_passes(const run::Config& config);
+struct MeasuredPasses {
+  train::PassProfile passes{};
+  double peak_mib = 0;  // of that process: one replica without a team
+};
+MeasuredPasses measure_passes(const run::Config& config);
 
 /// train::coming_shares of each batch and number of replicas.
 using Shares = std::vector<std::vector<int64_t>>;

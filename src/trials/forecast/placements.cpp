@@ -34,10 +34,12 @@ void check_split(const std::string& text, const run::Config& config) {
           split.sharers, " devices, expected a number that they divide, as --slices ", 2 * split.sharers);
 }
 
-bool fits(const std::string& split, int64_t threads) {
+// Parts are threads or, where these are too few, processes: of dense networks.
+bool fits(const std::string& split, int64_t processes, int64_t threads, bool clouds) {
   if (is_auto(split) || split == "data") return true;
   const parallel::Split read = parallel::parse_split(split);
-  return read.parts * read.sharers <= threads;
+  if (!parallel::parts_are_processes(read, processes, threads)) return read.parts * read.sharers <= threads;
+  return !clouds && read.sharers <= threads && processes % read.parts == 0;
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ std::vector<ForecastRow> placements_of(const ForecastOptions& options, const Hos
             " replicas, expected one for each process: raise --batch or --replicas, or let the batch grow "
             "(--scale-batch)");
     for (const std::string& split : options.splits)
-      if (fits(split, devices / processes))
+      if (fits(split, processes, devices / processes, data::names_clouds(config.data)))
         rows.push_back({.devices = devices,
                         .processes = processes,
                         .threads = devices / processes,
@@ -109,7 +111,7 @@ ProfileOptions profile_options(const ForecastOptions& options) {
   ProfileOptions out{.config = options.config,
                      .steps = options.profile_steps,
                      .rounds = options.rounds,
-                     .slows = together && joins,
+                     .slows = together,
                      .link = several && joins};
   out.config.scale_batch = false;
   return out;

@@ -9,7 +9,7 @@ namespace {
 
 using run::Json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 }  // namespace
 
@@ -24,12 +24,17 @@ void write_profile(const Profile& profile, const std::filesystem::path& file) {
             {"cost", to_json(profile.cost)},
             {"passes_slowdown", profile.slowdown.passes},
             {"memory_slowdown", profile.slowdown.memory},
+            {"thread_passes_slowdown", profile.slowdown.thread_passes},
+            {"thread_memory_slowdown", profile.slowdown.thread_memory},
+            {"thread_turn", profile.slowdown.thread_turn},
             {"seconds", profile.seconds},
             {"spread", profile.spread},
+            {"thread_spread", profile.thread_spread},
             {"jitter", profile.jitter},
             {"rounds", profile.rounds},
             {"steps", profile.steps},
             {"peak_mib", profile.peak_mib},
+            {"replica_mib", profile.replica_mib},
             {"examples", profile.examples},
             {"buffers_bytes", profile.buffers_bytes},
             {"has_stages", profile.has_stages},
@@ -53,17 +58,22 @@ Profile read_profile(const std::filesystem::path& file) {
                     .cost = step_cost_from(json.at("cost")),
                     .seconds = json.at("seconds"),
                     .spread = json.at("spread"),
+                    .thread_spread = json.at("thread_spread"),
                     .jitter = json.at("jitter"),
                     .rounds = json.at("rounds"),
-                    .steps = json.value("steps", Profile().steps),
+                    .steps = json.at("steps"),
                     .peak_mib = json.at("peak_mib"),
+                    .replica_mib = json.at("replica_mib"),
                     .examples = json.at("examples"),
                     .buffers_bytes = json.at("buffers_bytes"),
                     .has_stages = json.at("has_stages"),
                     .clouds = json.at("clouds"),
                     .fixed_part = json.at("fixed_part")};
-    profile.slowdown = {json.at("passes_slowdown").get<std::vector<double>>(),
-                        json.at("memory_slowdown").get<std::vector<double>>()};
+    profile.slowdown = {.passes = json.at("passes_slowdown"),
+                        .memory = json.at("memory_slowdown"),
+                        .thread_passes = json.at("thread_passes_slowdown"),
+                        .thread_memory = json.at("thread_memory_slowdown"),
+                        .thread_turn = json.at("thread_turn")};
     if (json.contains("loopback")) profile.loopback = link_from(json.at("loopback"));
     return profile;
   } catch (const Json::exception& error) {

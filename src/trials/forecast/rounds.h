@@ -62,8 +62,17 @@ struct Rounds {
   }
 };
 
-/// A profile of what was measured: `one` device with this configuration's batch and replicas, and as many trainings
-/// `apart` at once as there are cores, where there were any. Measures passes, in a process of their own.
-Profile make_profile(const run::Config& config, const Rounds& one, const Rounds& apart);
+/// What a profile is made of, of a configuration's batch and replicas.
+struct Measurements {
+  Rounds one{};      // one device
+  Rounds apart{};    // as many trainings at once as there are cores; or none
+  Rounds threads{};  // one training on a thread a core; or none
+
+  /// One round on all cores; says what it found.
+  std::string add_crowded(const run::Config& config);
+};
+
+/// Measures passes, in a process of their own.
+Profile make_profile(const run::Config& config, const Measurements& measured);
 
 }  // namespace lockstep::trials

@@ -19,6 +19,13 @@ StepCost even(int64_t stages) {
   return {.stages = std::vector<StageCost>(stages, {.name = "layer", .forward = 0.4, .backward = 0.6})};
 }
 
+/// The same with a weight in each.
+StepCost trained(int64_t stages) {
+  StepCost cost = even(stages);
+  for (int64_t stage = stages; stage-- > 0;) cost.gradients.push_back({.numel = 1, .stage = stage, .at = 0.6});
+  return cost;
+}
+
 double total(const StepForecast& step) {
   return step.forward + step.backward + step.update + step.data + step.communication + step.bubble + step.wait;
 }
@@ -52,6 +59,54 @@ TEST(AForecast, OfAPipelineHasTheBubbleOf1F1B) {
     }
 }
 
+// The same schedule where each part is a process, and nothing that crosses takes time.
+TEST(AForecast, OfPartsThatAreProcessesHasTheBubbleOf1F1B) {
+  const LinkCost link{.bytes_per_second = 1e15};
+  for (const int64_t parts : {2, 4})
+    for (const int64_t replicas : {4, 8, 16}) {
+      const auto step = forecast_step(
+          trained(parts),
+          {.blocks = Placement({replicas}), .split = {.parts = parts}, .parts_are_processes = true, .steps = 2}, {},
+          link);
+      const auto p = static_cast<double>(parts), m = static_cast<double>(replicas);
+      EXPECT_NEAR(step.seconds, m + p - 1, 1e-6) << parts << " parts, " << replicas << " replicas";
+      EXPECT_NEAR(step.bubble / step.seconds, (p - 1) / (m + p - 1), 1e-6);
+      EXPECT_NEAR(total(step), step.seconds, 1e-6);
+      EXPECT_EQ(step.gradient_bytes, 4);
+    }
+}
+
+// One replica passes two parts: what is handed on, the output and the gradients cross one behind another.
+TEST(AForecast, WaitsForWhatCrossesBetweenProcesses) {
+  StepCost cost = trained(2);
+  for (StageCost& stage : cost.stages) {
+    stage.handed_bytes = stage.returned_bytes = 1'000'000;
+    stage.handed_tensors = stage.returned_tensors = 1;
+  }
+  const StepPlacement placement{.blocks = Placement({1}), .split = {.parts = 2}, .parts_are_processes = true};
+  const LinkCost link{.latency = 0.1, .bytes_per_second = 1e6, .message = 0.01};
+  const double crossing = 1.002048 + 0.1 + 2 * 0.01;  // with the label of 2 KiB
+  const auto step = forecast_step(cost, placement, {}, link);
+  const double agreement = 0.1 + 0.01 + 14 * 8e-6;
+  // The output leaves before the gradients do, by the same way.
+  EXPECT_NEAR(step.seconds, 0.4 + crossing + 0.4 + (crossing - 0.1) + crossing + 0.6 + agreement, 1e-6);
+  EXPECT_EQ(step.bytes_sent, 2 * (1'000'000 + 2048));
+}
+
+// Two copies of two parts: gradients are summed among the two that hold the same part.
+TEST(AForecast, SumsAPartsGradientsAmongItsCopies) {
+  StepCost cost = trained(2);
+  cost.gradients = {{.numel = 1 << 20, .stage = 1, .at = 0.6}, {.numel = 1 << 20, .at = 0.6}};
+  StepPlacement placement{.blocks = Placement({4, 4}), .split = {.parts = 2}, .parts_are_processes = true, .steps = 2};
+  const auto step = forecast_step(cost, placement, {}, {.bytes_per_second = 1e15});
+  EXPECT_NEAR(step.seconds, 4 + 1, 1e-3);
+  EXPECT_GE(step.bytes_sent, 1 << 22);
+  EXPECT_LT(step.bytes_sent, 1.1 * (1 << 22));
+  // Copies whose replicas' shares differ wait for each other.
+  placement.share = [](int64_t, int64_t replica) { return replica < 4 ? 1.0 : 2.0; };
+  EXPECT_NEAR(forecast_step(cost, placement, {}, {.bytes_per_second = 1e15}).seconds, 2 * (4 + 1), 1e-3);
+}
+
 TEST(AForecast, DividesTheUpdateOverThoseThatMeet) {
   StepCost cost = even(1);
   cost.gradients = std::vector<GradientCost>(4, {.numel = 1 << 20});
@@ -70,6 +125,18 @@ TEST(AForecast, SlowsThreadsThatComputeAtOnce) {
   EXPECT_NEAR(forecast_step(cost, {.blocks = Placement({2}), .devices = 2}, slowdown).seconds, 1.5 + 0.5 * 2, kExact);
   // Three threads on two cores take turns.
   EXPECT_NEAR(forecast_step(even(1), {.blocks = Placement({3}), .devices = 3, .cores = 2}).seconds, 1.5, kExact);
+}
+
+TEST(AForecast, SlowsThreadsOfAProcessByNumbersOfTheirOwn) {
+  const Slowdown slowdown{.passes = {1, 1.1}, .memory = {1, 1}, .thread_passes = {1, 1.5}, .thread_memory = {1, 1}};
+  EXPECT_NEAR(forecast_step(even(1), {.blocks = Placement({2}), .devices = 2}, slowdown).seconds, 1.5, kExact);
+  const LinkCost link{.bytes_per_second = 1e15};
+  EXPECT_NEAR(forecast_step(even(1), {.blocks = Placement({1, 1}), .host_processes = 2}, slowdown, link).seconds, 1.1,
+              1e-6);
+  const Slowdown turns{.thread_passes = {1, 1}, .thread_memory = {1, 1}, .thread_turn = {0, 0.25}};
+  const auto step = forecast_step(even(1), {.blocks = Placement({4}), .devices = 2}, turns);
+  EXPECT_NEAR(step.seconds, 2 * 1.25, kExact);
+  EXPECT_NEAR(step.wait, 2 * 0.25, kExact);
 }
 
 TEST(AForecast, SendsWhatARingSends) {
@@ -121,6 +188,10 @@ TEST(AForecast, IsTheSameEachTimeAndSoonThereFor1024Devices) {
 TEST(AForecast, RefusesMorePartsThanStages) {
   EXPECT_THAT(test::error_of([] { forecast_step(even(2), {.devices = 3, .split = {.parts = 3}}); }),
               testing::HasSubstr("split p3 wants 3 parts, and the network has 2 stages"));
+  StepCost cost = even(3);
+  cost.gradients = {{.numel = 1, .stage = 2}, {.numel = 1, .stage = 0}};
+  EXPECT_THAT(test::error_of([&] { forecast_step(cost, {.split = {.parts = 3}, .parts_are_processes = true}); }),
+              testing::HasSubstr("split p3 wants 3 processes, and 2 of the network's stages may begin a part"));
 }
 
 }  // namespace

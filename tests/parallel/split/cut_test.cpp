@@ -43,6 +43,13 @@ double least(const std::vector<double>& costs, const std::vector<int64_t>& devic
   return found;
 }
 
+TEST(ACut, BeginsPartsWhereItMay) {
+  const std::vector<double> costs{1, 1, 1, 3, 1};
+  EXPECT_EQ(cut_evenly_at(Stages{0, 1, 4}, costs, std::vector<int64_t>{1, 1}), (Stages{0, 1}));
+  EXPECT_EQ(cut_evenly_at(Stages{0, 1, 4}, costs, std::vector<int64_t>{1, 1, 1}), (Stages{0, 1, 4}));
+  EXPECT_EQ(may_begin_part({false, true, false, true, true}), (std::vector<bool>{true, false, false, true, true}));
+}
+
 TEST(ACut, MakesTheLargestPartAsSmallAsCanBe) {
   EXPECT_EQ(cut_evenly(std::vector<double>{1, 1, 1, 3}, std::vector<int64_t>{1, 1}), (Stages{0, 3}));
   EXPECT_EQ(cut_evenly(std::vector<double>{1, 1, 1, 3}, std::vector<int64_t>{1, 2}), (Stages{0, 2}));

@@ -221,9 +221,13 @@ std::string notes_of(const ForecastResult& result) {
   std::string out = text("measured on ", profile.cores, profile.cores == 1 ? " core" : " cores", " of ",
                          profile.processor.empty() ? "an unnamed processor" : profile.processor, ": ",
                          shown_ms(profile.seconds), " ms a step on one device");
-  if (profile.cores > 1)
-    out += text(", passes x", report::fixed(profile.slowdown.passes.back(), 2), " and updates x",
-                report::fixed(profile.slowdown.memory.back(), 2), " as long with ", profile.cores, " at once");
+  const auto slowed = [&](const std::vector<double>& passes, const std::vector<double>& memory, const char* which) {
+    if (passes.size() > 1)
+      out += text(", passes x", report::fixed(passes.back(), 2), " and updates x", report::fixed(memory.back(), 2),
+                  " as long in ", profile.cores, which);
+  };
+  slowed(profile.slowdown.passes, profile.slowdown.memory, " processes at once");
+  slowed(profile.slowdown.thread_passes, profile.slowdown.thread_memory, " threads of one");
   out += "; other processors, and GPUs, have other times\n";
   std::map<std::string, std::string> rows;
   for (const ForecastRow& row : result.rows)

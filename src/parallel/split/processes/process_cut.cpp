@@ -45,25 +45,21 @@ class Cuts {
         reasons_[stage] = text("'", looks_[use.first].name, "' and '", looks_[use.last].name, "' share ", name);
   }
 
-  /// A part has weights to train: what has none stays with what comes before it, or with the first that has some.
+  /// A part has weights to train.
   void keep_with_weights(const std::vector<bool>& is_trained) {
-    bool any = false;
-    for (size_t stage = 0; stage < looks_.size(); ++stage) {
-      if (stage > 0 && reasons_[stage].empty() && (!any || !is_trained[stage]))
-        reasons_[stage] = text("'", looks_[any ? stage : stage - 1].name, "' has no weights that are trained");
-      any = any || is_trained[stage];
-    }
+    const std::vector<bool> may_begin = may_begin_part(is_trained);
+    for (size_t stage = 1; stage < looks_.size(); ++stage)
+      if (reasons_[stage].empty() && !may_begin[stage])
+        reasons_[stage] =
+            text("'", looks_[is_trained[stage] ? stage - 1 : stage].name, "' has no weights that are trained");
   }
 
   std::vector<size_t> choose(int64_t parts) const {
     std::vector<size_t> begins;
     std::vector<double> costs;
     for (size_t stage = 0; stage < looks_.size(); ++stage) {
-      if (reasons_[stage].empty()) {
-        begins.push_back(stage);
-        costs.push_back(1e-9);
-      }
-      costs.back() += looks_[stage].seconds;
+      if (reasons_[stage].empty()) begins.push_back(stage);
+      costs.push_back(looks_[stage].seconds + 1e-9);
     }
     if (static_cast<int64_t>(begins.size()) < parts) {
       const auto reason = std::ranges::find_if(reasons_, [](const std::string& why) { return !why.empty(); });
@@ -71,9 +67,7 @@ class Cuts {
            " for split p", parts, reason == reasons_.end() ? "" : text(": ", *reason), ". Give each process --devices ",
            parts, " (its threads then divide the network), or use --split data");
     }
-    std::vector<size_t> first = cut_evenly(costs, std::vector<int64_t>(parts, 1));
-    for (size_t& part : first) part = begins[part];
-    return first;
+    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1));
   }
 
  private:
