@@ -1,16 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/base/allocator.h"
 
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <dlfcn.h>
 #include <malloc.h>
 
 #include <cstdlib>
 #include <string_view>
 
+#include "base/memory/block_heap.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
+
+constexpr size_t kLarge = 128 << 10;
+
+BlockHeap& large_blocks() {
+  static auto* heap = new BlockHeap(size_t{1} << 40);  // outlives all tensors
+  return *heap;
+}
+
+// Tensors on the CPU. As torch's own, it tells torch's profiler.
+class TensorMemory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* block = bytes < kLarge ? nullptr : large_blocks().allocate(bytes);
+    if (block == nullptr) block = c10::alloc_cpu(bytes);
+    c10::profiledCPUMemoryReporter().New(block, bytes);
+    return {block, block, &free, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  static void free(void* block) {
+    if (block == nullptr) return;
+    c10::profiledCPUMemoryReporter().Delete(block);
+    large_blocks().has(block) ? large_blocks().free(block) : c10::free_cpu(block);
+  }
+};
 
 bool user_has_settings() {
   for (const char* name :
@@ -36,7 +67,8 @@ void tune() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap too: those past 32 MiB are else always mapped anew
   mallopt(M_TRIM_THRESHOLD, -1);  // and the heap's end stays
-  mallopt(M_ARENA_MAX, 1);  // the arenas of other threads than the first give back what is past 64 MiB all the same
+  static TensorMemory tensors;
+  c10::SetCPUAllocator(&tensors, /*priority=*/1);
 #endif
 }
 
