@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPU alone can show of the promise: R = 8 on one GPU gives the same bits each time, on any stream, and from two
-// ranks that share the GPU; sums have the CPU's bits. Skips, by name, where there is none.
+// ranks that share the GPU; sums and rules have the CPU's bits. Skips, by name, where there is none.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/detail/reduce.h"
 #include "lockstep/norm/sync_batch_norm.h"
@@ -109,6 +110,33 @@ TEST(CudaReduce, SumsHaveTheBitsOfTheCpu) {
           EXPECT_TRUE(at::equal(reduced(on_gpu, count, op), reduced(rows, count, op)))
               << sources << " sources, " << c10::toString(type);
       }
+}
+
+// Of a loss whose gradients are the same numbers on both. Rules that go by norms add these up in an order of each
+// device's own.
+TEST(CudaRules, HaveTheBitsOfTheCpu) {
+  SKIP_WITHOUT_GPU();
+  const auto trained = [](const char* device, const Rule& rule) {
+    std::vector<at::Tensor> out;
+    Team::create({.devices = device}).run([&](Replica& me) {
+      torch::manual_seed(1);
+      torch::nn::Linear made(1000, 77);
+      const at::Tensor factors = at::randn({77, 1000}), more = at::randn({77});
+      const auto network = me.share(made);
+      auto optimizer = me.optimizer(rule);
+      for (int step = 0; step < 3; ++step)
+        me.step((network->weight * factors.to(me.device())).sum() + (network->bias * more.to(me.device())).sum(),
+                optimizer);
+      for (const auto& parameter : network->parameters()) out.push_back(parameter.detach().cpu());
+    });
+    return out;
+  };
+  for (const Rule& rule : {Rule(Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-2, .nesterov = true}),
+                           Rule(Adam{.weight_decay = 1e-2, .amsgrad = true}), Rule(AdamW{}),
+                           Rule(RmsProp{.momentum = 0.9, .centered = true}), Rule(Adagrad{})}) {
+    const auto expected = trained("cpu:1", rule), got = trained("cuda:0", rule);
+    for (size_t p = 0; p < got.size(); ++p) EXPECT_TRUE(at::equal(got[p], expected[p])) << name_of(rule) << ", " << p;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -56,6 +59,7 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
       options_(options),
       parameters_(std::move(parameters)),
       rules_(std::move(rules)),
+      batches_(on_gpu::batches(team_->device)),
       contributions_(team_->members()),
       used_(parameters_.size()),
       updates_(parameters_.size()) {
@@ -110,9 +114,10 @@ bool OptimizerState::keeps(const Piece& piece) const {
   return !division_ || division_->owns(piece.parameter, piece.begin);
 }
 
-RuleSlice OptimizerState::slice(int64_t number) const {
+RuleSlice OptimizerState::slice(int64_t number) {
   const Piece& piece = exchange_->plan().pieces[number];
   RuleSlice slice;
+  if (batches_) slice.batch = &batch_;
   slice.weight = flats_[piece.parameter].narrow(0, piece.begin, piece.size());
   for (size_t k = 0; keeps(piece) && k < slice.state.size(); ++k)
     if (const auto& state = state_[piece.parameter][k]; state.defined())
@@ -213,19 +218,30 @@ TensorUpdate OptimizerState::next_update(size_t parameter, double gradient_scale
   return {.number = ++p.updates, .gradient_scale = gradient_scale, .is_matrix = p.weight.dim() > 1};
 }
 
+// All pieces, by all threads; on a GPU by one, whose launches are for many pieces.
+CrewWork OptimizerState::of_pieces(std::function<void(int64_t)> run, std::function<CrewWork()> next) {
+  const auto count = static_cast<int64_t>(slices_.size());
+  if (!batches_) return {count, std::move(run), std::move(next)};
+  const auto run_all = [this, count, run = std::move(run)](int64_t) {
+    for (int64_t number = 0; number < count; ++number) run(number);
+    batch_.run();
+  };
+  return {1, run_all, std::move(next)};
+}
+
 CrewWork OptimizerState::fused() {
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p]) updates_[p] = next_update(p, gradient_scale_);
-  return {static_cast<int64_t>(slices_.size()),
-          [this](int64_t number) {
-            const Piece& piece = exchange_->plan().pieces[number];
-            if (!keeps(piece)) return exchange_->wait(number);
-            RuleSlice slice = slices_[number];
-            const auto scratch = at::empty({piece.size()}, slice.weight.options());
-            slice.gradient = exchange_->sum(number, scratch);
-            if (used(piece)) apply(rule(piece), updates_[piece.parameter], slice);
-          },
-          [this] { return spread(); }};
+  return of_pieces(
+      [this](int64_t number) {
+        const Piece& piece = exchange_->plan().pieces[number];
+        if (!keeps(piece)) return exchange_->wait(number);
+        RuleSlice slice = slices_[number];
+        const auto scratch = at::empty({piece.size()}, slice.weight.options());
+        slice.gradient = exchange_->sum(number, scratch);
+        if (used(piece)) apply(rule(piece), updates_[piece.parameter], slice);
+      },
+      [this] { return spread(); });
 }
 
 // Where each process has updated its part of the weights, all get them.
@@ -260,8 +276,15 @@ void OptimizerState::settle() {
 }
 
 CrewWork OptimizerState::staged() {
-  return {static_cast<int64_t>(slices_.size()), [this](int64_t piece) { add_piece(piece); },
-          [this] { return judge(); }};
+  return of_pieces(
+      [this](int64_t piece) {
+        add_piece(piece);
+        if (!batches_) treat({piece, piece + 1});
+      },
+      [this] {
+        if (batches_) treat({0, static_cast<int64_t>(slices_.size())});
+        return judge();
+      });
 }
 
 void OptimizerState::add_piece(int64_t number) {
@@ -271,10 +294,47 @@ void OptimizerState::add_piece(int64_t number) {
   const auto scratch = at::empty({piece.size()}, slice.weight.options());
   slice.gradient = compresses_ ? scratch : exchange_->sum(number, scratch);
   if (compresses_) compressor_->sum(number, scratch);
-  if (gradient_scale_ != 1) slice.gradient.mul_(gradient_scale_);
-  if (options_.clip_value > 0) slice.gradient.clamp_(-options_.clip_value, options_.clip_value);
-  norms_[number] = {needs_norms(rule(piece), parameters_[piece.parameter].weight) ? sum_squares(slice.weight) : 0,
-                    sum_squares(slice.gradient)};
+}
+
+// Gradients become what the rule is to see, and are measured: those of several pieces together.
+void OptimizerState::treat(Interval pieces) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients, weights;
+  std::vector<int64_t> measured;
+  for (int64_t number = pieces.begin; number < pieces.end; ++number) {
+    const Piece& piece = exchange_->plan().pieces[number];
+    gradients.push_back(slices_[number].gradient);
+    norms_[number] = {};
+    if (!needs_norms(rule(piece), parameters_[piece.parameter].weight)) continue;
+    weights.push_back(slices_[number].weight);
+    measured.push_back(number);
+  }
+  if (gradient_scale_ != 1) at::_foreach_mul_(gradients, gradient_scale_);
+  if (options_.clip_value > 0) {
+    at::_foreach_clamp_min_(gradients, -options_.clip_value);
+    at::_foreach_clamp_max_(gradients, options_.clip_value);
+  }
+  const std::vector<double> of_gradients = sums_of_squares(gradients), of_weights = sums_of_squares(weights);
+  for (int64_t number = pieces.begin; number < pieces.end; ++number)
+    norms_[number].direction = of_gradients[number - pieces.begin];
+  for (size_t k = 0; k < measured.size(); ++k) norms_[measured[k]].weight = of_weights[k];
+}
+
+bool OptimizerState::has_direction_of_its_own(const Piece& piece) const {
+  return has_direction(rule(piece)) && used(piece) && keeps(piece);
+}
+
+// Where rules make them of gradients.
+void OptimizerState::measure_directions(Interval pieces) {
+  std::vector<at::Tensor> directions;
+  std::vector<int64_t> measured;
+  for (int64_t number = pieces.begin; number < pieces.end; ++number) {
+    if (!has_direction_of_its_own(exchange_->plan().pieces[number])) continue;
+    directions.push_back(slices_[number].gradient);
+    measured.push_back(number);
+  }
+  const std::vector<double> sums = sums_of_squares(directions);
+  for (size_t k = 0; k < measured.size(); ++k) norms_[measured[k]].direction = sums[k];
 }
 
 TensorNorms OptimizerState::norms_of(int64_t parameter) const {
@@ -318,28 +378,28 @@ CrewWork OptimizerState::judge() {
       options_.clip_norm > 0 && norm > options_.clip_norm ? options_.clip_norm / (norm + 1e-6) : 1;
   for (size_t p = 0; p < parameters_.size(); ++p)
     if (used_[p]) updates_[p] = next_update(p, coefficient);
-  const auto count = static_cast<int64_t>(slices_.size());
-  const auto update = [this, count]() -> CrewWork {
+  const auto update = [this]() -> CrewWork {
+    if (batches_) measure_directions({0, static_cast<int64_t>(slices_.size())});
     if (division_ && has_norms_) share_norms();
     for (size_t p = 0; has_norms_ && p < parameters_.size(); ++p)
       if (const Rule& rule = rules_[parameters_[p].group]; used_[p] && needs_norms(rule, parameters_[p].weight))
         updates_[p].ratio = ratio_of(rule, updates_[p], norms_of(static_cast<int64_t>(p)));
-    return {count,
-            [this](int64_t number) {
-              const Piece& piece = exchange_->plan().pieces[number];
-              if (used(piece) && keeps(piece)) apply(rule(piece), updates_[piece.parameter], slices_[number]);
-              slices_[number].gradient.reset();
-            },
-            [this] { return spread(); }};
+    return of_pieces(
+        [this](int64_t number) {
+          const Piece& piece = exchange_->plan().pieces[number];
+          if (used(piece) && keeps(piece)) apply(rule(piece), updates_[piece.parameter], slices_[number]);
+          slices_[number].gradient.reset();
+        },
+        [this] { return spread(); });
   };
-  return {count,
-          [this](int64_t number) {
-            const Piece& piece = exchange_->plan().pieces[number];
-            if (!has_direction(rule(piece)) || !used(piece) || !keeps(piece)) return;
-            prepare(rule(piece), updates_[piece.parameter], slices_[number]);
-            norms_[number].direction = sum_squares(slices_[number].gradient);
-          },
-          update};
+  return of_pieces(
+      [this](int64_t number) {
+        const Piece& piece = exchange_->plan().pieces[number];
+        if (!has_direction_of_its_own(piece)) return;
+        prepare(rule(piece), updates_[piece.parameter], slices_[number]);
+        if (!batches_) measure_directions({number, number + 1});
+      },
+      update);
 }
 
 void OptimizerState::clear(int64_t member) {

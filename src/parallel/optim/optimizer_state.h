@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -95,13 +96,17 @@ class OptimizerState {
   at::Tensor in_shape(int64_t parameter, const at::Tensor& flat) const;
   void add_slots(std::map<std::string, at::Tensor>& out, bool gathers) const;
   std::map<std::string, std::vector<int64_t>> state_sizes() const;
-  RuleSlice slice(int64_t piece) const;
+  RuleSlice slice(int64_t piece);
   bool used(const Piece& piece) const { return used_[piece.parameter]; }
   const Rule& rule(const Piece& piece) const { return rules_[parameters_[piece.parameter].group]; }
 
+  CrewWork of_pieces(std::function<void(int64_t)> run, std::function<CrewWork()> next);
   CrewWork fused();   // addition and update in one pass
   CrewWork staged();  // addition; what needs all gradients; update
   void add_piece(int64_t piece);
+  void treat(Interval pieces);
+  bool has_direction_of_its_own(const Piece& piece) const;
+  void measure_directions(Interval pieces);
   CrewWork judge();
   TensorUpdate next_update(size_t parameter, double gradient_scale);
   TensorNorms norms_of(int64_t parameter) const;
@@ -117,6 +122,8 @@ class OptimizerState {
   bool compresses_ = false;                       // in this step
   std::vector<std::array<at::Tensor, 3>> state_;  // [parameter][slot]: what is kept here, in the weight's order
   std::unique_ptr<GradientExchange> exchange_;
+  const bool batches_;  // one launch for the kernels of all pieces
+  RuleBatch batch_;
   std::vector<RuleSlice> slices_;  // [piece]; gradients are of this step
   bool has_norms_ = false;
   bool is_settled_ = false;          // as it goes on after the first step

@@ -62,8 +62,9 @@ double initial_state(const Rule& rule) {
       rule);
 }
 
-bool has_kernel(const at::Tensor& tensor) {
-  return tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
+bool has_kernel(const RuleSlice& slice) {
+  const at::ScalarType type = slice.weight.scalar_type();
+  return (slice.weight.is_cpu() || slice.batch != nullptr) && (type == at::kFloat || type == at::kDouble);
 }
 
 at::Tensor scaled_gradient(const RuleSlice& slice, double gradient_scale, double weight_decay) {

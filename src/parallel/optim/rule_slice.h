@@ -8,6 +8,7 @@
 #include <span>
 
 #include "lockstep/parallel/rule.h"
+#include "parallel/optim/rule_batch.h"
 #include "parallel/optim/rules/kernel.h"
 
 namespace lockstep::parallel {
@@ -31,6 +32,7 @@ struct RuleSlice {
   at::Tensor weight;
   at::Tensor gradient;
   std::array<at::Tensor, 3> state;  // as state_names(rule), undefined behind them
+  RuleBatch* batch = nullptr;       // where set, kernels wait for its run()
 };
 
 /// Whether the rule scales a whole tensor's step by norms, which must be complete before any element changes.
@@ -53,8 +55,8 @@ uint32_t hash_of(std::span<const Rule> rules);
 
 // ---- for rules -----------------------------------------------------------------------------------------------------
 
-/// Whether kernels compute it; else ATen's operations do: for GPUs and 16-bit weights.
-bool has_kernel(const at::Tensor& tensor);
+/// Whether kernels compute it; else ATen's operations do, as for 16-bit weights.
+bool has_kernel(const RuleSlice& slice);
 
 /// The gradient, scaled, and with the decay's part of it.
 at::Tensor scaled_gradient(const RuleSlice& slice, double gradient_scale, double weight_decay = 0);
@@ -68,9 +70,18 @@ RuleElements<T> elements_of(const RuleSlice& slice) {
   return out;
 }
 
-/// Calls a kernel of this CPU's instruction set.
-#define LOCKSTEP_CALL_RULE_KERNEL(name, slice, numbers)                                                             \
-  (slice.weight.scalar_type() == at::kFloat ? LOCKSTEP_SELECT_ISA(name##_float)(elements_of<float>(slice), numbers) \
-                                            : LOCKSTEP_SELECT_ISA(name##_double)(elements_of<double>(slice), numbers))
+template <class T, class Numbers>
+void call_rule_kernel(const RuleSlice& slice, const Numbers& numbers,
+                      void (*here)(const RuleElements<T>&, const Numbers&), RuleBatch::Launch on_gpu) {
+  if (slice.batch == nullptr) return here(elements_of<T>(slice), numbers);
+  const at::Tensor held[] = {slice.weight, slice.gradient};  // the state is the optimiser's own
+  slice.batch->add(on_gpu, elements_of<T>(slice), numbers, held);
+}
+
+/// Calls a kernel of this CPU's instruction set, or adds it to the slice's batch.
+#define LOCKSTEP_CALL_RULE_KERNEL(name, slice, numbers)                                                   \
+  (slice.weight.scalar_type() == at::kFloat                                                               \
+       ? call_rule_kernel<float>(slice, numbers, LOCKSTEP_SELECT_ISA(name##_float), on_gpu::name##_float) \
+       : call_rule_kernel<double>(slice, numbers, LOCKSTEP_SELECT_ISA(name##_double), on_gpu::name##_double))
 
 }  // namespace lockstep::parallel

@@ -45,16 +45,65 @@ double sum_squares_double(const double* values, int64_t count) {
 }  // namespace lockstep::parallel::LOCKSTEP_ISA
 
 #else
-#include "parallel/optim/rule_slice.h"
 #include "parallel/optim/sum_squares.h"
 
-namespace lockstep::parallel {
+#include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
 
-double sum_squares(const at::Tensor& flat) {
-  if (!has_kernel(flat)) return flat.to(at::kDouble).square().sum().item<double>();
-  return flat.scalar_type() == at::kFloat
-             ? LOCKSTEP_SELECT_ISA(sum_squares_float)(flat.const_data_ptr<float>(), flat.numel())
-             : LOCKSTEP_SELECT_ISA(sum_squares_double)(flat.const_data_ptr<double>(), flat.numel());
+#include "parallel/optim/rule_batch.h"
+
+namespace lockstep::parallel {
+namespace {
+
+double on_cpu(const at::Tensor& flat) {
+  if (flat.scalar_type() == at::kFloat)
+    return LOCKSTEP_SELECT_ISA(sum_squares_float)(flat.const_data_ptr<float>(), flat.numel());
+  const at::Tensor values = flat.to(at::kDouble);
+  return LOCKSTEP_SELECT_ISA(sum_squares_double)(values.const_data_ptr<double>(), values.numel());
+}
+
+// Sums of chunks on the GPU, one row for all of them to the host, and there a tensor's joined as a tree.
+template <class T>
+void in_batch(const std::vector<at::Tensor>& flats, at::ScalarType type,
+              void (*launch)(const RuleTable&, double*, double*), std::vector<double>& out) {
+  RuleTableDraft draft;
+  std::vector<at::Tensor> held;
+  std::vector<size_t> places;
+  for (size_t f = 0; f < flats.size(); ++f) {
+    if (flats[f].numel() == 0 || (flats[f].scalar_type() == at::kFloat) != (type == at::kFloat)) continue;
+    held.push_back(flats[f].to(type));
+    places.push_back(f);
+    draft.add(SquaresRow<T>{held.back().const_data_ptr<T>(), held.back().numel()}, held.back().numel());
+  }
+  if (held.empty()) return;
+  const c10::Device device = held[0].device();
+  const c10::DeviceGuard guard(device);
+  at::Tensor memory;
+  const RuleTable table = draft.upload(device, memory);
+  const auto options = at::TensorOptions(at::kDouble).device(device);
+  const at::Tensor lines = at::empty({on_gpu::kSquareLanes * table.count}, options),
+                   sums = at::empty({table.count}, options);
+  launch(table, lines.mutable_data_ptr<double>(), sums.mutable_data_ptr<double>());
+  const at::Tensor read = sums.cpu();
+  const double* chunk = read.const_data_ptr<double>();
+  for (size_t t = 0; t < held.size(); ++t) {
+    const int64_t chunks = portable::divide_up(held[t].numel(), RuleChunk::kElements);
+    out[places[t]] = portable::sum_as_tree(chunks, [&](int64_t c) { return chunk[c]; });
+    chunk += chunks;
+  }
+}
+
+}  // namespace
+
+std::vector<double> sums_of_squares(const std::vector<at::Tensor>& flats) {
+  std::vector<double> out(flats.size());
+  if (!flats.empty() && on_gpu::batches(flats[0].device())) {
+    in_batch<float>(flats, at::kFloat, on_gpu::squares_float, out);
+    in_batch<double>(flats, at::kDouble, on_gpu::squares_double, out);
+    return out;
+  }
+  for (size_t f = 0; f < flats.size(); ++f) out[f] = on_cpu(flats[f]);
+  return out;
 }
 
 }  // namespace lockstep::parallel

@@ -16,7 +16,7 @@ namespace LOCKSTEP_ISA {
 namespace {
 
 template <class T>
-void adagrad(const RuleElements<T>& e, const AdagradNumbers& n) {
+LOCKSTEP_HOST_DEVICE void adagrad(const RuleElements<T>& e, const AdagradNumbers& n) {
   LOCKSTEP_RULE_ELEMENTS(T);
   T* __restrict sum = e.state[0];
   const T eps = static_cast<T>(n.eps);
@@ -56,7 +56,7 @@ std::vector<std::string> Adagrad::state_names() const {
 void Adagrad::apply(const TensorUpdate& update, const RuleSlice& slice) const {
   const double step_size = lr / (1 + static_cast<double>(update.number - 1) * lr_decay);
   const AdagradNumbers n{update.gradient_scale, step_size, weight_decay, eps};
-  if (has_kernel(slice.weight)) return LOCKSTEP_CALL_RULE_KERNEL(adagrad, slice, n);
+  if (has_kernel(slice)) return LOCKSTEP_CALL_RULE_KERNEL(adagrad, slice, n);
   const auto gradient = scaled_gradient(slice, n.gradient_scale, weight_decay);
   const auto& sum = slice.state[0].addcmul_(gradient, gradient, 1.0);
   slice.weight.addcdiv_(gradient, sum.sqrt().add_(eps), -step_size);

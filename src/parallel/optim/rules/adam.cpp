@@ -22,7 +22,7 @@ namespace LOCKSTEP_ISA {
 namespace {
 
 template <class T, bool kAmsgrad>
-void adam_pass(const RuleElements<T>& e, const AdamNumbers& n) {
+LOCKSTEP_HOST_DEVICE void adam_pass(const RuleElements<T>& e, const AdamNumbers& n) {
   LOCKSTEP_RULE_ELEMENTS(T);
   T* __restrict mean = e.state[0];
   T* __restrict square = e.state[1];
@@ -48,7 +48,7 @@ void adam_pass(const RuleElements<T>& e, const AdamNumbers& n) {
 }
 
 template <class T>
-void adam(const RuleElements<T>& e, const AdamNumbers& n) {
+LOCKSTEP_HOST_DEVICE void adam(const RuleElements<T>& e, const AdamNumbers& n) {
   n.amsgrad ? adam_pass<T, true>(e, n) : adam_pass<T, false>(e, n);
 }
 
@@ -96,7 +96,7 @@ void apply_adam(const Rule& rule, const TensorUpdate& update, const RuleSlice& s
                       .root_correction2 = std::sqrt(1 - std::pow(rule.beta2, step)),
                       .eps = rule.eps,
                       .amsgrad = rule.amsgrad};
-  if (has_kernel(slice.weight)) return LOCKSTEP_CALL_RULE_KERNEL(adam, slice, n);
+  if (has_kernel(slice)) return LOCKSTEP_CALL_RULE_KERNEL(adam, slice, n);
   const auto& [mean, square, greatest] = slice.state;
   if (keep != 1) slice.weight.mul_(keep);
   const auto gradient = scaled_gradient(slice, n.gradient_scale, weight_decay);

@@ -24,7 +24,7 @@ namespace LOCKSTEP_ISA {
 namespace {
 
 template <class T>
-void lamb_direction(const RuleElements<T>& e, const LambNumbers& n) {
+LOCKSTEP_HOST_DEVICE void lamb_direction(const RuleElements<T>& e, const LambNumbers& n) {
   const T* __restrict weight = e.weight;
   T* __restrict gradient = e.gradient;
   T* __restrict mean = e.state[0];
@@ -45,7 +45,7 @@ void lamb_direction(const RuleElements<T>& e, const LambNumbers& n) {
 }
 
 template <class T>
-void lamb_step(const RuleElements<T>& e, const LambStep& n) {
+LOCKSTEP_HOST_DEVICE void lamb_step(const RuleElements<T>& e, const LambStep& n) {
   T* __restrict weight = e.weight;
   const T* __restrict gradient = e.gradient;
   const T step = static_cast<T>(-n.size);
@@ -87,7 +87,7 @@ void Lamb::prepare(const TensorUpdate& update, const RuleSlice& slice) const {
                       .correction1 = 1 - std::pow(beta1, step),
                       .root_correction2 = std::sqrt(1 - std::pow(beta2, step)),
                       .eps = eps};
-  if (has_kernel(slice.weight)) return LOCKSTEP_CALL_RULE_KERNEL(lamb_direction, slice, n);
+  if (has_kernel(slice)) return LOCKSTEP_CALL_RULE_KERNEL(lamb_direction, slice, n);
   const auto& mean = slice.state[0];
   const auto& square = slice.state[1];
   const auto gradient = scaled_gradient(slice, n.gradient_scale);
@@ -104,7 +104,7 @@ double Lamb::ratio(const TensorUpdate&, const TensorNorms& norms) const {
 
 void Lamb::apply(const TensorUpdate& update, const RuleSlice& slice) const {
   const LambStep n{lr * update.ratio};
-  if (has_kernel(slice.weight)) return LOCKSTEP_CALL_RULE_KERNEL(lamb_step, slice, n);
+  if (has_kernel(slice)) return LOCKSTEP_CALL_RULE_KERNEL(lamb_step, slice, n);
   slice.weight.add_(slice.gradient, -n.size);
 }
 

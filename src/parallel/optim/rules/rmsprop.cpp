@@ -17,7 +17,7 @@ namespace LOCKSTEP_ISA {
 namespace {
 
 template <class T, bool kCentered, bool kMomentum>
-void rmsprop_pass(const RuleElements<T>& e, const RmsPropNumbers& n) {
+LOCKSTEP_HOST_DEVICE void rmsprop_pass(const RuleElements<T>& e, const RmsPropNumbers& n) {
   LOCKSTEP_RULE_ELEMENTS(T);
   T* __restrict square = e.state[0];
   T* __restrict buffer = e.state[1];
@@ -45,7 +45,7 @@ void rmsprop_pass(const RuleElements<T>& e, const RmsPropNumbers& n) {
 }
 
 template <class T>
-void rmsprop(const RuleElements<T>& e, const RmsPropNumbers& n) {
+LOCKSTEP_HOST_DEVICE void rmsprop(const RuleElements<T>& e, const RmsPropNumbers& n) {
   if (n.centered) return n.momentum > 0 ? rmsprop_pass<T, true, true>(e, n) : rmsprop_pass<T, true, false>(e, n);
   n.momentum > 0 ? rmsprop_pass<T, false, true>(e, n) : rmsprop_pass<T, false, false>(e, n);
 }
@@ -81,7 +81,7 @@ std::vector<std::string> RmsProp::state_names() const {
 
 void RmsProp::apply(const TensorUpdate& update, const RuleSlice& slice) const {
   const RmsPropNumbers n{update.gradient_scale, lr, weight_decay, alpha, eps, momentum, centered};
-  if (has_kernel(slice.weight)) return LOCKSTEP_CALL_RULE_KERNEL(rmsprop, slice, n);
+  if (has_kernel(slice)) return LOCKSTEP_CALL_RULE_KERNEL(rmsprop, slice, n);
   const auto& [square, buffer, mean] = slice.state;
   const auto gradient = scaled_gradient(slice, n.gradient_scale, weight_decay);
   at::Tensor spread = square.mul_(alpha).addcmul_(gradient, gradient, 1 - alpha);

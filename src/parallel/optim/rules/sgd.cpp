@@ -18,7 +18,7 @@ namespace LOCKSTEP_ISA {
 namespace {
 
 template <class T, bool kNesterov>
-void sgd_with_momentum(const RuleElements<T>& e, const SgdNumbers& n) {
+LOCKSTEP_HOST_DEVICE void sgd_with_momentum(const RuleElements<T>& e, const SgdNumbers& n) {
   LOCKSTEP_RULE_ELEMENTS(T);
   T* __restrict buffer = e.state[0];
   const T momentum = static_cast<T>(n.momentum), share = static_cast<T>(n.one_minus_dampening);
@@ -32,7 +32,7 @@ void sgd_with_momentum(const RuleElements<T>& e, const SgdNumbers& n) {
 }
 
 template <class T>
-void sgd(const RuleElements<T>& e, const SgdNumbers& n) {
+LOCKSTEP_HOST_DEVICE void sgd(const RuleElements<T>& e, const SgdNumbers& n) {
   if (n.momentum != 0) return n.nesterov ? sgd_with_momentum<T, true>(e, n) : sgd_with_momentum<T, false>(e, n);
   LOCKSTEP_RULE_ELEMENTS(T);
   for (int64_t i = 0; i < count; ++i)
@@ -74,7 +74,7 @@ std::vector<std::string> Sgd::state_names() const {
 void Sgd::apply(const TensorUpdate& update, const RuleSlice& slice) const {
   const bool first = update.number == 1;
   const SgdNumbers n{update.gradient_scale, lr, weight_decay, momentum, 1 - dampening, first, nesterov};
-  if (has_kernel(slice.weight)) return LOCKSTEP_CALL_RULE_KERNEL(sgd, slice, n);
+  if (has_kernel(slice)) return LOCKSTEP_CALL_RULE_KERNEL(sgd, slice, n);
   auto gradient = scaled_gradient(slice, n.gradient_scale, weight_decay);
   if (momentum != 0) {
     const auto& buffer = slice.state[0];
