@@ -19,6 +19,7 @@ namespace {
 
 using test::TemporaryFolder;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -247,6 +248,25 @@ TEST(SurviveOptions, ThatMakeNoSenseAreRefused) {
     EXPECT_THAT(ended.err, HasSubstr(why));
   }
 }
+
+// Parts hold weights that nobody else has, so the run ends; the process that stopped is named by all others.
+class LostPart : public Survive, public testing::WithParamInterface<int> {};
+
+TEST_P(LostPart, IsNamedByAllOthersWithinTheTimeout) {
+  Program program(start({"-n", "3", "--timeout", "3"}, " --split p3 --set hidden=32,32,32", /*epochs=*/1000));
+  wait_for_lines(2);
+  kill(process_of(1), GetParam());
+  const Ended ended = program.wait();
+  EXPECT_NE(ended.exit_code, 0);
+  for (const int rank : {0, 2})
+    EXPECT_THAT(ended.err, ContainsRegex(text("\\[", rank, "\\] lockstep: .*rank 1 died, stalled or did not come")));
+  for (const auto& line : lines_of(ended.err))
+    if (const size_t after = line.find("did not come (after "); after != std::string::npos) {
+      EXPECT_LT(std::stod(line.substr(after + 20)), 6) << line;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(, LostPart, testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& info) { return info.param == SIGKILL ? "Killed" : "Stopped"; });
 
 }  // namespace
 }  // namespace lockstep::cli
