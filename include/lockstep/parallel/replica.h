@@ -118,6 +118,8 @@ class Replica {
   ///     const auto result = me.step(loss, optimizer);               // result.sum(correct)
   StepSum step_sum(const Optimizer& optimizer, const std::string& name);
   void add(const Optimizer& optimizer, const StepSum& to, double value) const;
+  /// A tensor's one number. It may lie on a GPU: nobody waits for it before the step.
+  void add(const Optimizer& optimizer, const StepSum& to, const at::Tensor& value) const;
 
   /// Collective. The optimiser's whole state, wherever its parts lie, on every replica: what Optimizer::state_dict
   /// gives where that can. Who does not want it gets an empty one, and where processes hold parts of the network

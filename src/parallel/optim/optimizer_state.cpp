@@ -16,7 +16,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "parallel/optim/sum_squares.h"
+#include "parallel/optim/rules/sum_squares.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -165,7 +165,7 @@ void OptimizerState::add_sum(const std::string& name) {
   require(std::ranges::count(sum_names_, name) == 0, "step_sum", "the optimiser has a sum '", name,
           "' already, expected another name");
   sum_names_.push_back(name);
-  for (Contribution& contribution : contributions_) contribution.sums.push_back(0);
+  for (Contribution& contribution : contributions_) contribution.numbers.push_back(0);
 }
 
 // Weights, losses and who used which parameter travel together, in one small exchange after the gradients.
@@ -173,25 +173,25 @@ void OptimizerState::sum_contributions() {
   const int64_t members = team_->members();
   const auto count = static_cast<int64_t>(parameters_.size());
   const auto numbers = static_cast<int64_t>(sum_names_.size());
+  read_later(contributions_);
   // Processes do not see each other's rules. If these are the same, their sum is exactly so many times one.
   const double rules = hash_of(rules_);
   auto rows = at::zeros({members, 3 + numbers + count}, at::kDouble);
   auto* next = rows.mutable_data_ptr<double>();
   for (int64_t m = 0; m < members; ++m) {
     *next++ = contributions_[m].weight;
-    *next++ = contributions_[m].loss;
     *next++ = rules;
-    next = std::ranges::copy(contributions_[m].sums, next).out;
+    next = std::ranges::copy(contributions_[m].numbers, next).out;
     for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
   }
   const auto sums = team_->sum_rows(rows, team_->gradients);
   team_->agree_over_parts(sums.narrow(0, 0, 3 + numbers));
   const auto* total = sums.const_data_ptr<double>();
   const auto replicas = static_cast<double>(team_->placement.replicas());
-  require(total[2] == replicas * rules, "step", "processes have set different rules (learning rate ",
+  require(total[1] == replicas * rules, "step", "processes have set different rules (learning rate ",
           learning_rate(rules_[0]), " in the first group here), expected the same on all");
   require(total[0] > 0, "step", "the replicas' weights add up to ", total[0], ", expected a positive number");
-  result_ = {total[1] / total[0], total[0], 0, true, {total + 3, total + 3 + numbers}};
+  result_ = {total[2] / total[0], total[0], 0, true, {total + 3, total + 3 + numbers}};
   gradient_scale_ = 1 / (total[0] * loss_scale_);
   for (int64_t p = 0; p < count; ++p) used_[p] = total[3 + numbers + p] > 0;
 }
@@ -404,7 +404,7 @@ CrewWork OptimizerState::judge() {
 
 void OptimizerState::clear(int64_t member) {
   exchange_->clear(member);
-  contributions_[member] = {.sums = std::vector<double>(sum_names_.size())};
+  contributions_[member] = {.numbers = std::vector<double>(1 + sum_names_.size())};
   // Weights have changed under any graph that still holds them: autograd is to say so rather than use them.
   for (const auto& parameter : parameters_) parameter.leaves[member].unsafeGetTensorImpl()->bump_version();
 }

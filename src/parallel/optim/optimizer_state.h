@@ -17,7 +17,8 @@
 #include "parallel/gradients/compress/compressor.h"
 #include "parallel/gradients/division.h"
 #include "parallel/gradients/exchange.h"
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/contribution.h"
+#include "parallel/optim/rules/rule_slice.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {
@@ -31,14 +32,6 @@ struct OptimizedParameter {
   int64_t updates = 0;
   int64_t number = 0;                // among the optimiser's, in all parts of the network
   int64_t owner = ProcessCut::kAll;  // the part that holds it
-};
-
-/// What a replica brings to a step besides its gradients.
-struct Contribution {
-  double weight = 0;
-  double loss = 0;           // the sum of weight times loss
-  std::vector<double> sums;  // as the optimiser's sum_names()
-  const Optimizer* handle = nullptr;
 };
 
 /// An optimiser, as all replicas of this process share it. Its members are called by whoever comes last to a meeting,

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -46,6 +46,14 @@ void check_for_parts(const TeamState& team, const OptimizerOptions& options) {
           " in processes, expected one of all parameters, in groups where they differ");
 }
 
+Contribution& contribution_with(size_t sum, OptimizerState* optimizer, int64_t member) {
+  require(optimizer != nullptr, "add", "the optimiser is empty, expected one made by optimizer()");
+  Contribution& mine = optimizer->contribution(member);
+  require(Contribution::number_of(sum) < mine.numbers.size(), "add",
+          "the sum is not one of this optimiser, expected one that step_sum() gave");
+  return mine;
+}
+
 }  // namespace
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
@@ -173,7 +181,7 @@ void Replica::collect(const at::Tensor& loss, const Optimizer& optimizer, double
   differentiate(loss, weight * optimizer.state_->loss_scale());
   Contribution& mine = optimizer.state_->contribution(state_->member);
   mine.weight += weight;
-  if (weight > 0) mine.loss += weight * loss.item<double>();
+  if (weight > 0) mine.add(Contribution::kLoss, loss, weight);
 }
 
 void Replica::backward(const at::Tensor& loss, const Optimizer& optimizer, double weight) {
@@ -244,10 +252,15 @@ StepSum Replica::step_sum(const Optimizer& optimizer, const std::string& name) {
 }
 
 void Replica::add(const Optimizer& optimizer, const StepSum& to, double value) const {
-  require(optimizer.state_ != nullptr, "add", "the optimiser is empty, expected one made by optimizer()");
-  auto& sums = optimizer.state_->contribution(state_->member).sums;
-  require(to.index_ < sums.size(), "add", "the sum is not one of this optimiser, expected one that step_sum() gave");
-  sums[to.index_] += value;
+  Contribution& mine = contribution_with(to.index_, optimizer.state_.get(), state_->member);
+  mine.numbers[Contribution::number_of(to.index_)] += value;
+}
+
+void Replica::add(const Optimizer& optimizer, const StepSum& to, const at::Tensor& value) const {
+  require(value.defined() && value.numel() == 1, "add", "the value is ",
+          value.defined() ? text("of sizes ", value.sizes()) : "undefined", ", expected one number");
+  Contribution& mine = contribution_with(to.index_, optimizer.state_.get(), state_->member);
+  mine.add(Contribution::number_of(to.index_), value, 1);
 }
 
 int64_t Replica::steps() const {

@@ -112,9 +112,9 @@ Session::Forward Session::forward(const data::Batch& batch) {
   require(logits.dim() >= 2 && logits.size(0) == targets.size(0), "train", "the network gave ", logits.sizes(), " for ",
           batch.inputs.sizes(), " with targets ", targets.sizes(), ", expected logits of sizes [N, classes, ...]");
   const double per_example = static_cast<double>(std::max<int64_t>(1, plan_.task.train->info().target_numel()));
-  const double right = logits.detach().argmax(1).eq(targets).sum().item<double>();
   const auto sum = sum_of_losses(logits, targets, plan_.config.label_smoothing);
-  return {.loss = sum / (batch.weight > 0 ? batch.weight * per_example : 1), .right = right / per_example};
+  return {.loss = sum / (batch.weight > 0 ? batch.weight * per_example : 1),
+          .right = logits.detach().argmax(1).eq(targets).sum().to(at::kDouble) / per_example};
 }
 
 // For an audit: read again, so that nothing depends on who has the share.
@@ -139,7 +139,7 @@ parallel::StepResult Session::update() {
     const auto [loss, right] = forward(batch);
     me_.add(optimizer_, sums_->right, right);
     const double weight = std::max(kNoLabels, batch.weight);
-    own_loss_ = loss.item<double>();
+    own_loss_ = loss.detach();
     if (b + 1 < batches) {
       me_.backward(loss, optimizer_, weight);
       continue;
@@ -233,7 +233,7 @@ void Session::after(const parallel::StepResult& result) {
 // A loss that is none ends the training on all replicas alike; the last checkpoint stays as it is.
 bool Session::is_number(const parallel::StepResult& result) {
   if (std::isfinite(result.loss) || !result.updated) return true;
-  const auto losses = me_.all_gather(at::full({1}, own_loss_, at::kDouble));
+  const auto losses = me_.all_gather(own_loss_.reshape({1}).to(at::kCPU, at::kDouble));
   stopping_ = true;
   for (int64_t r = 0; r < me_.replicas(); ++r) {
     const double loss = losses[r].item<double>();

@@ -79,7 +79,7 @@ class Session {
   data::Batch next_batch();
   struct Forward {
     at::Tensor loss;
-    double right;  // answers, in examples
+    at::Tensor right;  // answers, in examples
   };
   Forward forward(const data::Batch& batch);
   at::Tensor loss_again(int64_t replica, int64_t pass);
@@ -121,7 +121,7 @@ class Session {
   Timings added_times_;
   int64_t steps_made_ = 0;   // here, by this session
   int64_t sent_before_ = 0;  // by this process, until its first step had ended
-  double own_loss_ = 0;
+  at::Tensor own_loss_;
   int signal_ = 0;
   bool stopping_ = false;
   bool regrouping_ = false;  // another process is ready to take part

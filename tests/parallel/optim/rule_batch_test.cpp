@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules in batches, as GPUs compute them, by the kernels' own code on the CPU.
-#include "parallel/optim/rule_batch.h"
+#include "parallel/optim/rules/rule_batch.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/cloneable.h>
@@ -10,8 +10,8 @@
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/team.h"
 #include "optim/without_gpu.h"
-#include "parallel/optim/rule_slice.h"
-#include "parallel/optim/sum_squares.h"
+#include "parallel/optim/rules/rule_slice.h"
+#include "parallel/optim/rules/sum_squares.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/replica.h"
+#include "lockstep/parallel/replica_error.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -136,7 +137,7 @@ TEST(Team, SumsWhatReplicasAddToAStep) {
     const Batch all = batch(24);
     for (int64_t step = 0; step < 2; ++step) {
       me.add(optimizer, numbers, static_cast<double>(me.number()));
-      me.add(optimizer, numbers, 1);
+      me.add(optimizer, numbers, torch::ones({1}, torch::kLong));
       if (step == 1 && me.number() == 5) me.add(optimizer, halves, 0.5);
       const auto loss =
           torch::nn::functional::cross_entropy(net->forward(me.share_of(all.inputs)), me.share_of(all.targets));

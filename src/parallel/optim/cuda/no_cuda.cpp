@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for rules.cu in a build without CUDA.
 #include "lockstep/base/error.h"
-#include "parallel/optim/rule_batch.h"
+#include "parallel/optim/rules/rule_batch.h"
 
 namespace lockstep::parallel::on_gpu {
 

@@ -6,7 +6,7 @@
 #define LOCKSTEP_ISA on_gpu
 #define LOCKSTEP_RULES_ON_GPU
 
-#include "parallel/optim/rule_batch.h"
+#include "parallel/optim/rules/rule_batch.h"
 
 namespace lockstep::parallel::on_gpu {
 

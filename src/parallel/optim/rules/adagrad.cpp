@@ -37,7 +37,7 @@ LOCKSTEP_DEFINE_RULE_KERNEL(adagrad, AdagradNumbers)
 
 #else
 #include "lockstep/parallel/rules/adagrad.h"
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 

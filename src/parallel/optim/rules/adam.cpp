@@ -67,7 +67,7 @@ LOCKSTEP_DEFINE_RULE_KERNEL(adam, AdamNumbers)
 
 #include <cmath>
 
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 namespace {

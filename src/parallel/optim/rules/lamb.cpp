@@ -65,7 +65,7 @@ LOCKSTEP_DEFINE_RULE_KERNEL(lamb_step, LambStep)
 
 #include <cmath>
 
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 

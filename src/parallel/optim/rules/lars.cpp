@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/parallel/rules/sgd.h"
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 

@@ -59,7 +59,7 @@ LOCKSTEP_DEFINE_RULE_KERNEL(rmsprop, RmsPropNumbers)
 
 #else
 #include "lockstep/parallel/rules/rmsprop.h"
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 

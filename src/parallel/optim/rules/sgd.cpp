@@ -49,7 +49,7 @@ LOCKSTEP_DEFINE_RULE_KERNEL(sgd, SgdNumbers)
 #else
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/rules/sgd.h"
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 namespace lockstep::parallel {
 

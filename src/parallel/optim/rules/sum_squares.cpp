@@ -45,12 +45,12 @@ double sum_squares_double(const double* values, int64_t count) {
 }  // namespace lockstep::parallel::LOCKSTEP_ISA
 
 #else
-#include "parallel/optim/sum_squares.h"
+#include "parallel/optim/rules/sum_squares.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "parallel/optim/rule_batch.h"
+#include "parallel/optim/rules/rule_batch.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/optim/rule_batch.h"
+#include "parallel/optim/rules/rule_batch.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "lockstep/parallel/rule.h"
-#include "parallel/optim/rule_batch.h"
 #include "parallel/optim/rules/kernel.h"
+#include "parallel/optim/rules/rule_batch.h"
 
 namespace lockstep::parallel {
 

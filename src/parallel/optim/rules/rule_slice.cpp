@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/optim/rule_slice.h"
+#include "parallel/optim/rules/rule_slice.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
