@@ -2,6 +2,8 @@
 #include "lockstep/context/stages.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/context/detail/borders.h"
@@ -24,7 +26,23 @@ class BordersTaken {
   Borders* borders_;
 };
 
+std::map<std::string_view, CarriedType>& carried_types() {
+  static std::map<std::string_view, CarriedType> all;  // grows before main() begins
+  return all;
+}
+
 }  // namespace
+
+CarriedType register_carried_type(const CarriedType& type) {
+  return carried_types().emplace(type.name, type).first->second;
+}
+
+const CarriedType& find_carried_type(std::string_view name) {
+  const auto found = carried_types().find(name);
+  require(found != carried_types().end(), "forward", "another process hands on a value of type ", name,
+          ", which no stage of this program puts into a bundle, expected the same program in all processes");
+  return found->second;
+}
 
 std::vector<std::string> Bundle::names() const {
   std::vector<std::string> all;
@@ -34,14 +52,15 @@ std::vector<std::string> Bundle::names() const {
 
 std::vector<at::Tensor> Bundle::tensors() const {
   std::vector<at::Tensor> all;
-  for (const Entry& entry : entries_) all.push_back(entry.tensor(entry.value));
+  for (const Entry& entry : entries_) all.push_back(entry.type->tensor(entry.value));
   return all;
 }
 
 void Bundle::replace_tensors(const std::vector<at::Tensor>& tensors) {
   require(tensors.size() == entries_.size(), "Bundle", "got ", tensors.size(), " tensors, expected ", entries_.size());
   for (size_t e = 0; e < entries_.size(); ++e)
-    if (!tensors[e].is_same(entries_[e].tensor(entries_[e].value))) entries_[e].replace(entries_[e].value, tensors[e]);
+    if (Entry& entry = entries_[e]; !tensors[e].is_same(entry.type->tensor(entry.value)))
+      entry.type->replace(entry.value, tensors[e]);
 }
 
 Bundle::Entry& Bundle::place(const std::string& name) {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/context/detail/carried_type.h"
+
 /// Where a network may be cut, so that devices can divide it (TeamOptions::split): it is a fold over stages.
 ///
 ///     struct MyNetImpl : torch::nn::Cloneable<MyNetImpl>, lockstep::Staged {
@@ -30,13 +32,6 @@
 /// A torch::nn::Sequential is cut between its modules without any of this.
 namespace lockstep {
 
-/// What can go from one stage to the next: a tensor, or a value that has features, as sparse tensors and fields do.
-template <class T>
-concept Carried = std::same_as<T, at::Tensor> || requires(const T& value, at::Tensor features) {
-  { value.features() } -> std::convertible_to<const at::Tensor&>;
-  { value.with_features(features) } -> std::convertible_to<T>;
-};
-
 /// The values that go from one stage to the next, by name. The main one is "x".
 class Bundle {
  public:
@@ -49,7 +44,7 @@ class Bundle {
   /// Takes the place of what has this name.
   template <Carried T>
   void put(const std::string& name, T value) {
-    place(name) = {name, std::move(value), tensor_in<T>, replace_in<T>};
+    place(name) = {name, std::move(value), &carried_type<T>};
   }
 
   /// Throws Error where there is no such value, or it has another type.
@@ -69,16 +64,17 @@ class Bundle {
 
   /// In the order in which the values came.
   std::vector<std::string> names() const;
-  /// Whether this value is a T.
-  template <Carried T>
-  bool holds(const std::string& name) const {
-    return std::any_cast<T>(&find(name).value) != nullptr;
-  }
-
   /// What autograd sees of each value, in the order in which the names came: the tensor, or the features.
   std::vector<at::Tensor> tensors() const;
   /// Puts other tensors in their places, as tensors() gave them.
   void replace_tensors(const std::vector<at::Tensor>& tensors);
+
+  /// A value, and what to do with it where it is to go to another process.
+  const std::any& value(const std::string& name) const { return find(name).value; }
+  const CarriedType& type(const std::string& name) const { return *find(name).type; }
+  void put(const std::string& name, std::any value, const CarriedType& type) {
+    place(name) = {name, std::move(value), &type};
+  }
 
  private:
   static constexpr const char* kMain = "x";
@@ -86,24 +82,8 @@ class Bundle {
   struct Entry {
     std::string name;
     std::any value;
-    const at::Tensor& (*tensor)(const std::any&);
-    void (*replace)(std::any&, const at::Tensor&);
+    const CarriedType* type;
   };
-
-  template <class T>
-  static const at::Tensor& tensor_in(const std::any& value) {
-    if constexpr (std::same_as<T, at::Tensor>)
-      return *std::any_cast<T>(&value);
-    else
-      return std::any_cast<T>(&value)->features();
-  }
-  template <class T>
-  static void replace_in(std::any& value, const at::Tensor& tensor) {
-    if constexpr (std::same_as<T, at::Tensor>)
-      value = tensor;
-    else
-      value = T(std::any_cast<T>(&value)->with_features(tensor));
-  }
 
   Entry& place(const std::string& name);
   const Entry& find(const std::string& name) const;

@@ -98,21 +98,35 @@ class CoordinateManager {
   /// Rows of the origin take all rows of `key` with their batch index.
   RowMapPtr origin_map(const CoordinateMapKey& key);
 
-  /// What makes another manager this one again: the maps, which of them came from which by a stride, and the batch
-  /// size. Kernel maps and the like are made anew when they are asked for.
+  /// What makes another manager this one again: the maps, which of them came from which, and the batch size. Kernel
+  /// maps and the like are made anew when they are asked for.
   struct Snapshot {
     struct Strided {
       CoordinateMapKey from;
       AxisValues stride;
       CoordinateMapKey to;
     };
+    struct Expanded {
+      CoordinateMapKey from;
+      LayerGeometry geometry;
+      CoordinateMapKey to;
+    };
+    struct United {
+      std::vector<CoordinateMapKey> from;
+      CoordinateMapKey to;
+    };
     std::vector<std::pair<CoordinateMapKey, CoordinateMapPtr>> maps;
     std::vector<Strided> strided;
     int64_t batch_size = 0;
+    std::vector<Expanded> expanded{};
+    std::vector<United> united{};
+    int64_t counted = 0;  ///< the largest number that a map has or had
   };
   Snapshot snapshot() const;
-  /// Throws Error unless this manager is empty, the maps have its dimension, and strides are between maps given.
+  /// Throws Error unless this manager is empty, the maps have its dimension, and all that is said is of maps given.
   void restore(const Snapshot& snapshot);
+  /// Adds what is not here yet: from a manager that was this one's copy, and has gone on.
+  void merge(const Snapshot& snapshot);
 
   struct Statistics {
     int64_t coordinate_maps = 0, kernel_maps = 0, row_maps = 0, pairs = 0, bytes = 0;
@@ -132,6 +146,7 @@ class CoordinateManager {
   CoordinateMapKey stride_locked(const CoordinateMapKey& key, const AxisValues& stride) LOCKSTEP_REQUIRES(mutex_);
   CoordinateMapKey origin_locked(const CoordinateMapKey& key) LOCKSTEP_REQUIRES(mutex_);
   CoordinateMapKey out_key_locked(const CoordinateMapKey& in, const LayerGeometry& geometry) LOCKSTEP_REQUIRES(mutex_);
+  void merge_locked(const Snapshot& snapshot) LOCKSTEP_REQUIRES(mutex_);
 
   int64_t dimension_;
   std::atomic<int64_t> batch_size_{0};

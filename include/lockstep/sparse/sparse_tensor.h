@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/context/detail/crossing.h"
 #include "lockstep/numerics/device.h"
 #include "lockstep/points/sorted_coordinates.h"
 #include "lockstep/sparse/coordinate_manager.h"
@@ -157,6 +158,13 @@ SparseTensor lockstep_gather(const std::vector<SparseTensor>& parts, const Devic
 inline at::Device lockstep_device(const SparseTensor& x) {
   return x.features().device();
 }
+/// How a network's stages hand sparse tensors on to another process (context/detail/crossing.h). Throws Error where the
+/// manager is the process's global one, whose maps are of all replicas there.
+void lockstep_enter(const SparseTensor& x, Crossing& pass);
+Luggage lockstep_pack(const SparseTensor& x, Crossing& pass, int64_t to);
+SparseTensor lockstep_unpack(const at::Tensor& features, const Luggage& luggage, Crossing& pass, int64_t from,
+                             const SparseTensor*);
+
 /// A tensor with one row for each point of x, labels say, cut as x is. It is not differentiated.
 std::vector<at::Tensor> scatter_rows(const at::Tensor& rows, const SparseTensor& x, const std::vector<Device>& devices);
 

@@ -51,6 +51,13 @@ inline at::Device lockstep_device(const TensorField& x) {
   return x.features().device();
 }
 
+/// How a network's stages hand fields on to another process (context/detail/crossing.h). Throws Error where the manager
+/// is the process's global one, whose maps are of all replicas there.
+void lockstep_enter(const TensorField& x, Crossing& pass);
+Luggage lockstep_pack(const TensorField& x, Crossing& pass, int64_t to);
+TensorField lockstep_unpack(const at::Tensor& features, const Luggage& luggage, Crossing& pass, int64_t from,
+                            const TensorField*);
+
 /// Joins point clouds into one table with batch indices: each [n_i, D] of one type becomes rows of [N, 1 + D].
 at::Tensor batched_coordinates(const std::vector<at::Tensor>& coordinates);
 

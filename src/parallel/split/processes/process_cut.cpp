@@ -34,8 +34,9 @@ class Cuts {
   explicit Cuts(const std::vector<StageLook>& looks) : looks_(looks), reasons_(looks.size()) {
     for (size_t stage = 1; stage < looks.size(); ++stage)
       if (const std::string& other = looks[stage - 1].other; !other.empty())
-        reasons_[stage] = text("'", looks[stage - 1].name, "' hands on '", other,
-                               "', which is no tensor and can't go to another process");
+        reasons_[stage] =
+            text("'", looks[stage - 1].name, "' hands on '", other,
+                 "', of a type that can't go to another process (a tensor, a sparse tensor or a field can)");
   }
 
   /// What changes in training is in one place: the stages that use it stay together.
@@ -117,8 +118,9 @@ ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::T
                              const Bundle& bundle, int64_t parts) {
   const std::vector<StageLook> looks = look_at_stages(network, bundle);
   require(looks.back().other.empty(), "split", "the network gives '", looks.back().other,
-          "', which is no tensor and can't go to another process: give each process --devices ", parts,
-          " (its threads then divide the network), or use --split data");
+          "', of a type that can't go to another process (a tensor, a sparse tensor or a field can): give each process "
+          "--devices ",
+          parts, " (its threads then divide the network), or use --split data");
   Cuts cuts(looks);
   const auto named_parameters = network.named_parameters();
   const auto named_buffers = network.named_buffers();

@@ -8,17 +8,17 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/context.h"
-#include "lockstep/context/draws.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/norm/sync_batch_norm.h"
 #include "parallel/split/pipeline.h"
-#include "parallel/split/processes/parcel.h"
+#include "parallel/split/processes/bundle_parcel.h"
 #include "parallel/team/agreement.h"
 
 namespace lockstep::parallel {
@@ -30,37 +30,6 @@ using torch::autograd::variable_list;
 /// What a replica's messages are about. Gradients have tags of their own a pass, as several may be in flight.
 enum Topic : int64_t { kForward, kOutput, kGradients };
 constexpr int64_t kPasses = 6, kTopics = kGradients + kPasses;
-
-/// The bundle's values, of which each tensor comes once, and where the replica's random draws are.
-Parcel parcel_of(const Bundle& bundle, bool copies) {
-  Parcel parcel{.numbers = {static_cast<int64_t>(Draws::current()->taken())}, .words = bundle.names()};
-  std::vector<at::Tensor> known;
-  for (const at::Tensor& tensor : bundle.tensors()) {
-    const auto found = std::ranges::find_if(known, [&](const at::Tensor& other) { return other.is_same(tensor); });
-    parcel.numbers.push_back(found - known.begin());
-    if (found == known.end()) known.push_back(tensor);
-  }
-  for (const at::Tensor& tensor : known) {
-    parcel.numbers.push_back(tensor.defined() && tensor.requires_grad());
-    parcel.tensors.push_back(copies && tensor.defined() ? tensor.detach().clone() : tensor);
-  }
-  return parcel;
-}
-
-std::vector<at::Tensor> with_gradients(const Parcel& parcel) {
-  std::vector<at::Tensor> out;
-  const auto* flags = parcel.numbers.data() + 1 + parcel.words.size();
-  for (size_t t = 0; t < parcel.tensors.size(); ++t)
-    if (flags[t] != 0) out.push_back(parcel.tensors[t]);
-  return out;
-}
-
-Bundle bundle_of(const Parcel& parcel) {
-  Draws::current()->go_on_at(static_cast<uint64_t>(parcel.numbers[0]));
-  Bundle bundle;
-  for (size_t w = 0; w < parcel.words.size(); ++w) bundle.put(parcel.words[w], parcel.tensors[parcel.numbers[1 + w]]);
-  return bundle;
-}
 
 bool reaches(const variable_list& from, const Node* to) {
   std::vector<Node*> open;
@@ -131,6 +100,7 @@ class ProcessPipeline::Member : public Borders {
   int64_t pass_ = 0;             // of those that keep activations, for tags
   const Node* inlet_ = nullptr;  // of this pass; only compared
   variable_list handed_on_;      // with a gradient
+  std::optional<Crossing> crossing_;
   std::deque<comm::Work> sent_;
 };
 
@@ -175,6 +145,10 @@ bool ProcessPipeline::Member::come_to(size_t next, size_t stages, Bundle& bundle
     pipeline_.decide(number_, &bundle);
     if (keeps) pass_ = (pass_ + 1) % kPasses;
     inlet_ = nullptr;
+    crossing_.emplace(place().part);
+    for (const std::string& name : bundle.names())
+      if (const CarriedType& type = bundle.type(name); type.enter != nullptr)
+        type.enter(bundle.value(name), *crossing_);
     if (keeps && place().part == 0) pipeline_.crew_.come_to(number_, 0);
   }
   const auto& first = pipeline_.cut_.first;
@@ -182,7 +156,10 @@ bool ProcessPipeline::Member::come_to(size_t next, size_t stages, Bundle& bundle
   const size_t end = place().is_last() ? stages : static_cast<size_t>(first[place().part + 1]);
   if (next == begin && place().part > 0) receive_from_behind(bundle);
   if (next == end && !place().is_last()) hand_on(bundle);
-  if (next == stages) exchange_output(bundle);
+  if (next == stages) {
+    exchange_output(bundle);
+    crossing_.reset();
+  }
   return begin <= next && next < end;
 }
 
@@ -196,12 +173,12 @@ void ProcessPipeline::Member::receive_from_behind(Bundle& bundle) {
     torch::autograd::set_history(inputs, inlet);
     inlet_ = inlet.get();
   }
-  bundle = bundle_of(parcel);
+  bundle = bundle_of(parcel, *crossing_, place().part - 1);
   Context::current().before_wait.reset();  // what lies behind does not wait for what lies in front
 }
 
 void ProcessPipeline::Member::hand_on(const Bundle& bundle) {
-  const Parcel parcel = parcel_of(bundle, /*copies=*/false);
+  const Parcel parcel = parcel_of(bundle, *crossing_, place().part + 1, /*copies=*/false);
   handed_on_ = with_gradients(parcel);
   check_connected(handed_on_, "what this part hands on");
   send(place().part + 1, kForward, parcel);
@@ -210,16 +187,16 @@ void ProcessPipeline::Member::hand_on(const Bundle& bundle) {
 void ProcessPipeline::Member::exchange_output(Bundle& bundle) {
   const bool keeps = at::GradMode::is_enabled();
   if (place().is_last()) {
-    const Parcel parcel = parcel_of(bundle, /*copies=*/true);  // the caller may write to it
     check_connected(bundle.tensors(), "the network's output");
-    for (int64_t part = 0; part < place().part; ++part) send(part, kOutput, parcel);
+    for (int64_t part = 0; part < place().part; ++part)
+      send(part, kOutput, parcel_of(bundle, *crossing_, part, /*copies=*/true));  // the caller may write to it
     return;
   }
   const Parcel parcel = await(place().parts - 1, kOutput, keeps ? Pass::goes_on : Pass::keeps_nothing);
   if (variable_list outputs = with_gradients(parcel); !outputs.empty() && keeps)
     torch::autograd::set_history(outputs, make_node<Outlet>(*this, pass_, handed_on_));
   handed_on_.clear();
-  bundle = bundle_of(parcel);
+  bundle = bundle_of(parcel, *crossing_, place().parts - 1);
 }
 
 // The part behind will wait for gradients.

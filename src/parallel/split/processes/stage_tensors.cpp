@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "lockstep/context/draws.h"
 #include "parallel/split/border.h"
 #include "parallel/split/pipeline.h"
+#include "parallel/split/processes/bundle_parcel.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -93,15 +95,23 @@ class Apart {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-// Each stage's graph is its own: what comes in has none.
+// Each stage's graph is its own: what comes in has none. What occurs twice still does.
 void cut_off(Bundle& bundle, bool copies) {
-  auto tensors = bundle.tensors();
-  for (at::Tensor& tensor : tensors)
-    if (tensor.defined()) tensor = copies ? tensor.detach().clone() : tensor.detach();
+  const auto given = bundle.tensors();
+  auto tensors = given;
+  for (size_t t = 0; t < given.size(); ++t) {
+    const auto same = std::ranges::find_if(given, [&](const at::Tensor& one) { return one.is_same(given[t]); });
+    if (same < given.begin() + static_cast<ptrdiff_t>(t))
+      tensors[t] = tensors[same - given.begin()];
+    else if (given[t].defined())
+      tensors[t] = copies ? given[t].detach().clone() : given[t].detach();
+  }
   bundle.replace_tensors(tensors);
 }
 
-std::vector<StageLook> look_once(const std::vector<Stage>& stages, Bundle bundle) {
+// Maps between sparse tensors are made again each time, as they are in a step.
+std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle& given) {
+  Bundle bundle = apart(given);
   std::vector<StageLook> looks;
   for (const Stage& stage : stages) {
     StageLook& look = looks.emplace_back(StageLook{stage.name});
@@ -114,7 +124,7 @@ std::vector<StageLook> look_once(const std::vector<Stage>& stages, Bundle bundle
     look.seconds = thread_seconds() - begin;
     add_leaves(bundle, look.tensors);
     for (const std::string& name : bundle.names())
-      if (!bundle.holds<at::Tensor>(name)) look.other = name;
+      if (bundle.type(name).pack == nullptr) look.other = name;
   }
   return looks;
 }
@@ -125,12 +135,12 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&look>());
 }
 
-std::vector<StageLook> look_at_stages(torch::nn::Module& network, Bundle bundle) {
+std::vector<StageLook> look_at_stages(torch::nn::Module& network, const Bundle& bundle) {
   const Apart apart(network);
   const at::AutoGradMode with_graph(true);
   const auto stages = stages_in(network);
   look_once(stages, bundle);  // memory is made ready: the time of this pass says nothing
-  return look_once(stages, std::move(bundle));
+  return look_once(stages, bundle);
 }
 
 }  // namespace lockstep::parallel
