@@ -49,14 +49,14 @@ namespace lockstep {
 namespace {
 
 namespace F = torch::nn::functional;
-using Draws = std::map<std::string, std::function<at::Tensor()>>;
+using DrawsByName = std::map<std::string, std::function<at::Tensor()>>;
 
 at::Tensor some() {
   return at::linspace(0.1, 0.9, 96).view({4, 6, 4});
 }
 
 /// Operations that draw from a generator they may be given.
-Draws primitives() {
+DrawsByName primitives() {
   return {
       {"bernoulli", [] { return at::bernoulli(some()); }},
       {"bernoulli.p", [] { return at::bernoulli(some(), 0.5); }},
@@ -106,7 +106,7 @@ Draws primitives() {
 }
 
 /// Layers and functions that take no generator.
-Draws layers() {
+DrawsByName layers() {
   const auto apply = [](auto layer, const at::Tensor& x) {
     layer->train();
     return layer->forward(x);
@@ -158,8 +158,8 @@ Draws layers() {
   };
 }
 
-Draws all_draws() {
-  Draws draws = primitives();
+DrawsByName all_draws() {
+  DrawsByName draws = primitives();
   draws.merge(layers());
   return draws;
 }

@@ -47,7 +47,7 @@ constexpr auto cases = std::to_array<Case>({
     {0, 4, 5, 5, 6, 3, 3, {}},
 });
 
-at::Tensor channels_last(const at::Tensor& x) {
+at::Tensor with_channels_last(const at::Tensor& x) {
   return x.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
@@ -60,8 +60,8 @@ struct Problem {
 };
 
 Problem problem(const Case& c, at::ScalarType type) {
-  return {channels_last(random({c.images, c.channels, c.height, c.width}, 1, type)),
-          channels_last(random({c.filters, c.channels, c.kernel_height, c.kernel_width}, 2, type)),
+  return {with_channels_last(random({c.images, c.channels, c.height, c.width}, 1, type)),
+          with_channels_last(random({c.filters, c.channels, c.kernel_height, c.kernel_width}, 2, type)),
           random({c.filters}, 3, type)};
 }
 
@@ -93,7 +93,7 @@ void expect_near(const at::Tensor& got, const at::Tensor& expected, double toler
 void expect_definition(const Case& s, at::ScalarType type, double tolerance) {
   const Problem p = problem(s, type);
   const at::Tensor y = convolution(p.x, p.weight, p.bias, s.options);
-  const at::Tensor gradient = channels_last(random(y.sizes(), 4, type));
+  const at::Tensor gradient = with_channels_last(random(y.sizes(), 4, type));
   const auto [dx, dw, db] = convolution_backward(gradient, p.x, p.weight, s.options, {true, true, true});
 
   const at::Tensor x64 = p.x.to(at::kDouble).contiguous(), w64 = p.weight.to(at::kDouble).contiguous();
@@ -224,11 +224,11 @@ TEST(DenseConvolution, LeavesOtherConvolutionsToLibtorchInAScope) {
   const ContextScope scope({.images = &image_operations()});
   const std::vector<int64_t> zero = {0, 0}, one = {1, 1}, two = {2, 2};
   const at::Tensor none;
-  const at::Tensor x = channels_last(random({2, 4, 7, 7}, 1)), w = channels_last(random({6, 2, 3, 3}, 2));
+  const at::Tensor x = with_channels_last(random({2, 4, 7, 7}, 1)), w = with_channels_last(random({6, 2, 3, 3}, 2));
   EXPECT_EQ(at::conv2d(x, w, none, one, zero, one, 2).sizes(), at::IntArrayRef({2, 6, 5, 5}));
-  EXPECT_EQ(at::conv2d(x, channels_last(random({6, 4, 3, 3}, 2)), none, one, zero, two).sizes(),
+  EXPECT_EQ(at::conv2d(x, with_channels_last(random({6, 4, 3, 3}, 2)), none, one, zero, two).sizes(),
             at::IntArrayRef({2, 6, 3, 3}));
-  EXPECT_EQ(at::conv_transpose2d(x, channels_last(random({4, 6, 3, 3}, 2))).sizes(), at::IntArrayRef({2, 6, 9, 9}));
+  EXPECT_EQ(at::conv_transpose2d(x, with_channels_last(random({4, 6, 3, 3}, 2))).sizes(), at::IntArrayRef({2, 6, 9, 9}));
   EXPECT_EQ(at::conv1d(x.select(3, 0), w.select(3, 0).repeat({1, 2, 1})).sizes(), at::IntArrayRef({2, 6, 5}));
 }
 

@@ -39,8 +39,8 @@ using test::run_on_threads;
 
 /// A layer of any of the three types behind one face.
 template <class Impl>
-struct Layer {
-  explicit Layer(const torch::nn::BatchNormOptions& options, at::ScalarType dtype)
+struct AnyLayer {
+  explicit AnyLayer(const torch::nn::BatchNormOptions& options, at::ScalarType dtype)
       : impl(std::make_shared<Impl>(options)) {
     impl->to(dtype);
     if (!options.affine()) return;
@@ -135,7 +135,7 @@ template <class Impl>
 Outcome joined(const Case& given) {
   std::vector<at::Tensor> inputs, gs;
   data_of(given, inputs, gs);
-  Layer<Impl> layer(given.options, given.dtype);
+  AnyLayer<Impl> layer(given.options, given.dtype);
   return train(given, *layer.impl, inputs, gs, 0);
 }
 
@@ -147,7 +147,7 @@ Outcome replicated(const Case& given, BatchNormMode mode = BatchNormMode::synchr
   data_of(given, inputs, gs);
   std::vector<Outcome> outcomes(replicas);
   run_on_threads(replicas, [&](int64_t r) {
-    Layer<Impl> layer(given.options, given.dtype);
+    AnyLayer<Impl> layer(given.options, given.dtype);
     EXPECT_EQ(convert_sync_batchnorm(*layer.impl, mode), 1);
     int64_t from = 0;
     for (int64_t i = 0; i < r; ++i) from += given.shares[i];
@@ -295,7 +295,7 @@ TEST(SyncBatchNorm, GhostTakesItsOwnStatisticsAndKeepsTheMeanOfAll) {
   const Case given{.shares = {4, 0, 3}, .steps = 1};
   const Outcome got = replicated<torch::nn::BatchNorm2dImpl>(given, BatchNormMode::ghost);
   const at::Tensor x = input_of(given, 7, 0);
-  const Layer<torch::nn::BatchNorm2dImpl> layer(given.options, given.dtype);
+  const AnyLayer<torch::nn::BatchNorm2dImpl> layer(given.options, given.dtype);
   const at::Tensor first = layer.impl->forward(x.narrow(0, 0, 4)), last = layer.impl->forward(x.narrow(0, 4, 3));
   EXPECT_TRUE(at::allclose(got.y, at::cat({first, last}), 1e-12, 1e-12));
   const auto mean_over = [&](const std::function<at::Tensor(const at::Tensor&)>& statistic) {

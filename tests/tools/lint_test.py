@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tools" / "lint"))
 sys.dont_write_bytecode = True
 
 import layers  # noqa: E402
+import local_names  # noqa: E402
 import options  # noqa: E402
 import text  # noqa: E402
 import tree  # noqa: E402
@@ -77,6 +78,46 @@ class Layers(unittest.TestCase):
 
     def test_a_folder_that_is_no_layer_is_found(self):
         self.assertEqual(len(self.problems({"include/lockstep/misc/x.h": LICENCE})), 1)
+
+
+class LocalNames(unittest.TestCase):
+    def problems(self, contents: dict[str, str]) -> list[str]:
+        with project(contents) as folder:
+            return local_names.check(pathlib.Path(folder))
+
+    def of_sources(self, *bodies: str) -> list[str]:
+        """Of sources of one layer, each with this in its namespace without a name."""
+        return self.problems({f"src/comm/{number}.cpp": "namespace lockstep {\nnamespace {\n" + body + "\n}  // namespace\n}\n"
+                              for number, body in enumerate(bodies)})
+
+    def test_names_that_two_sources_of_a_layer_keep_for_themselves_are_found(self):
+        found = self.of_sources("constexpr int kMost = 3;", "// kMost\nconstexpr int kMost = 3;")
+        self.assertEqual(len(found), 1)
+        self.assertIn("src/comm/1.cpp:4: 'kMost' is declared at src/comm/0.cpp:3 too", found[0])
+        self.assertEqual(len(self.of_sources("struct Pair { int a; };", "template <class T>\nclass Pair final : Base<T> {};")), 1)
+        self.assertEqual(len(self.of_sources("using Set = std::set<int>;", "using Set = std::set<char>;")), 1)
+        self.assertEqual(len(self.of_sources("int cut(int a, int b) { return a; }", "int cut(int c, int d = 2) {}")), 1)
+        self.assertEqual(len(self.of_sources("thread_local std::map<int, int> seen{};", "void seen(int a);")), 1)
+
+    def test_names_that_the_compiler_tells_apart_are_none(self):
+        self.assertEqual(self.of_sources("int cut(int a) { int b = 1; }", "int cut(double a) { int b = 2; }"), [])
+        self.assertEqual(self.of_sources("using Set = std::set<int>;", "using Set = std::set<int>;"), [])
+        self.assertEqual(self.of_sources("// struct Pair {};", 'const char* text = "struct Pair {};";', "struct Pair {};"), [])
+        self.assertEqual(self.of_sources("TEST(A, B) {\n}", "TEST(A, C) {\n}"), [])
+        self.assertEqual(self.problems({"src/a/a.cpp": "namespace { int one; }", "src/b/b.cpp": "namespace { int one; }"}), [])
+
+    def test_a_name_of_a_header_is_nobody_s_own(self):
+        header = {"include/lockstep/comm/a.h": "namespace lockstep {\nclass Pair;\n}\n"}
+        self.assertEqual(len(self.problems(header | {"src/comm/b.cpp": "namespace lockstep {\nnamespace {\nint Pair;\n}\n}\n"})), 1)
+        self.assertEqual(self.problems(header | {"src/comm/b.cpp": "namespace other {\nnamespace {\nint Pair;\n}\n}\n"}), [])
+
+    def test_sources_of_a_test_are_neighbours_and_those_that_are_compiled_apart_are_not(self):
+        own = "namespace { int one; }"
+        sources = {"tests/a/a_test.cpp": own, "tests/a/b_test.cpp": own}
+        self.assertEqual(len(self.problems(sources | {"tests/a/CMakeLists.txt": "lockstep_test(NAME a SOURCES a_test.cpp b_test.cpp)\n"})), 1)
+        self.assertEqual(self.problems(sources), [])
+        self.assertEqual(self.problems({"src/a/a.cpp": own, "src/a/b.cpp": own,
+                                        "src/a/CMakeLists.txt": "lockstep_compile_apart(b.cpp) # why\n"}), [])
 
 
 class Text(unittest.TestCase):
@@ -221,6 +262,9 @@ class Tree(unittest.TestCase):
 class Program(unittest.TestCase):
     def test_this_project_keeps_its_own_direction(self):
         self.assertEqual(layers.check(ROOT), [])
+
+    def test_this_project_s_sources_can_be_compiled_together(self):
+        self.assertEqual(local_names.check(ROOT), [])
 
     def test_this_project_keeps_the_shape_of_its_tree(self):
         self.assertEqual(tree.check(ROOT), [])

@@ -8,6 +8,7 @@ import time
 import files
 import layers
 import layout
+import local_names
 import options
 import python_types
 import text
@@ -17,6 +18,7 @@ import tree
 CHECKS = {
     "layers": layers.check,
     "tree": tree.check,
+    "names": local_names.check,
     "text": text.check,
     "options": options.check,
     "layout": layout.check,

@@ -25,16 +25,16 @@ VirtualLine::VirtualLine(VirtualTime& time, const LinkCost& cost, std::vector<Bo
 
 void VirtualLine::send_forward(int64_t part, int64_t member, double share) {
   const CrossingCost& cost = borders_[part].forward;
-  if (part + 1 < parts()) return send(part, part + 1, member, Crossing::handed_on, cost, share);
-  for (int64_t other = 0; other < part; ++other) send(part, other, member, Crossing::output, cost, share);
+  if (part + 1 < parts()) return send(part, part + 1, member, Handover::handed_on, cost, share);
+  for (int64_t other = 0; other < part; ++other) send(part, other, member, Handover::output, cost, share);
 }
 
 void VirtualLine::send_backward(int64_t part, int64_t member, double share) {
-  if (part > 0) send(part, part - 1, member, Crossing::gradients, borders_[part - 1].backward, share);
+  if (part > 0) send(part, part - 1, member, Handover::gradients, borders_[part - 1].backward, share);
 }
 
 // Delivered when it has arrived and both sides have done their part.
-void VirtualLine::send(int64_t from, int64_t to, int64_t member, Crossing what, const CrossingCost& cost,
+void VirtualLine::send(int64_t from, int64_t to, int64_t member, Handover what, const CrossingCost& cost,
                        double share) {
   const int64_t messages = 1 + cost.tensors;
   const int64_t bytes = kLabelBytes + std::llround(share * static_cast<double>(cost.bytes));

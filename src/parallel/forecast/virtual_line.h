@@ -13,7 +13,7 @@ namespace lockstep::parallel {
 
 /// What a replica's pass in one part needs of another: what the part before it hands on, the network's output, and the
 /// gradients of what it has handed on itself.
-enum class Crossing : uint8_t { none, handed_on, output, gradients };
+enum class Handover : uint8_t { none, handed_on, output, gradients };
 
 /// What crosses of one replica with a usual share.
 struct CrossingCost {
@@ -29,7 +29,7 @@ struct BorderCosts {
 /// give a core's time for a message. What all parts have computed they agree on when a step ends.
 class VirtualLine {
  public:
-  using Deliver = std::function<void(int64_t member, Crossing what)>;
+  using Deliver = std::function<void(int64_t member, Handover what)>;
 
   /// `borders`: behind each part; the last one's is the network's output. `agreement`: seconds of the exchange in which
   /// parts agree.
@@ -50,7 +50,7 @@ class VirtualLine {
   int64_t bytes_sent(int64_t part) const { return links_[part].bytes(); }
 
  private:
-  void send(int64_t from, int64_t to, int64_t member, Crossing what, const CrossingCost& cost, double share);
+  void send(int64_t from, int64_t to, int64_t member, Handover what, const CrossingCost& cost, double share);
 
   VirtualTime& time_;
   const std::vector<BorderCosts> borders_;

@@ -26,7 +26,7 @@ VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores
       stays_(work_.members, false),
       pending_(work_.post.size(), 0) {
   if (line_ != nullptr)
-    line_->on_delivery(work_.part, [this](int64_t member, Crossing what) { deliver(member, what); });
+    line_->on_delivery(work_.part, [this](int64_t member, Handover what) { deliver(member, what); });
 }
 
 void VirtualProcess::begin() {
@@ -82,15 +82,15 @@ void VirtualProcess::advance(int64_t number) {
 void VirtualProcess::come_to_part(int64_t number) {
   Member& member = members_[number];
   const bool first = work_.part == 0, last = work_.part + 1 == line_->parts();
-  if (member.position == 1) return last ? compute(number) : await(number, Crossing::output, Pass::goes_on);
-  if (!first) return await(number, Crossing::handed_on, Pass::begins);
+  if (member.position == 1) return last ? compute(number) : await(number, Handover::output, Pass::goes_on);
+  if (!first) return await(number, Handover::handed_on, Pass::begins);
   member.at_border = true;
   permits_.exchange(number, 0, true);
   resume_all(permits_.take_free());
   look_again();
 }
 
-void VirtualProcess::await(int64_t number, Crossing what, Pass pass) {
+void VirtualProcess::await(int64_t number, Handover what, Pass pass) {
   Member& member = members_[number];
   permits_.add_time(number, as_duration(time_.now() - member.began));
   member.awaited = what;
@@ -102,7 +102,7 @@ void VirtualProcess::await(int64_t number, Crossing what, Pass pass) {
   if (member.here[static_cast<size_t>(what)] > 0) come_inside(number);
 }
 
-void VirtualProcess::deliver(int64_t number, Crossing what) {
+void VirtualProcess::deliver(int64_t number, Handover what) {
   Member& member = members_[number];
   ++member.here[static_cast<size_t>(what)];
   if (member.awaited == what) come_inside(number);
@@ -111,7 +111,7 @@ void VirtualProcess::deliver(int64_t number, Crossing what) {
 void VirtualProcess::come_inside(int64_t number) {
   Member& member = members_[number];
   --member.here[static_cast<size_t>(member.awaited)];
-  member.received = std::exchange(member.awaited, Crossing::none);
+  member.received = std::exchange(member.awaited, Handover::none);
   permits_.come_inside(number, member.pass);
   resume_all(permits_.take_free());
   look_again();
@@ -126,7 +126,7 @@ void VirtualProcess::resume(int64_t number) {
   member.began = time_.now();
   if (!member.at_border) return begin_step(number);
   member.at_border = false;
-  if (member.received == Crossing::output) return await(number, Crossing::gradients, Pass::goes_on);
+  if (member.received == Handover::output) return await(number, Handover::gradients, Pass::goes_on);
   compute(number);
 }
 

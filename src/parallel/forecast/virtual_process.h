@@ -69,7 +69,7 @@ class VirtualProcess {
     double began = 0;
     bool at_border = false;  // it wants a permit to go on with its pass
     // Where parts are processes: what it waits for without a permit, and what has come.
-    Crossing awaited = Crossing::none, received = Crossing::none;
+    Handover awaited = Handover::none, received = Handover::none;
     Pass pass = Pass::begins;
     std::array<int64_t, 4> here{};
   };
@@ -80,8 +80,8 @@ class VirtualProcess {
   void begin_step(int64_t member);
   void advance(int64_t member);
   void come_to_part(int64_t member);
-  void await(int64_t member, Crossing what, Pass pass);
-  void deliver(int64_t member, Crossing what);
+  void await(int64_t member, Handover what, Pass pass);
+  void deliver(int64_t member, Handover what);
   void come_inside(int64_t member);
   void compute(int64_t member);
   void go_backward(int64_t member);

@@ -17,7 +17,6 @@ namespace lockstep::trials {
 namespace {
 
 constexpr int64_t kComingSteps = 16;  // of clouds, that are looked at
-constexpr double kMebibyte = 1 << 20;
 
 /// Shares of the coming steps, in times the usual one: empty where all are.
 using ShareTable = std::vector<std::vector<double>>;

@@ -15,6 +15,8 @@
 
 namespace lockstep::trials {
 
+inline constexpr double kMebibyte = 1 << 20;
+
 /// In a process that was started for it: measures and answers.
 void answer_measurement(const run::Json& request, const std::filesystem::path& folder, const MakeTask& make_task);
 

@@ -21,8 +21,6 @@ namespace {
 // A part of a step that is shorter than this says nothing about how much it is slowed.
 constexpr double kLeastPart = 0.02;
 
-constexpr double kMebibyte = 1 << 20;
-
 // A round where nobody says how many steps it has.
 constexpr double kRoundSeconds = 1.5;
 constexpr int64_t kFewestSteps = 12, kMostSteps = 300;

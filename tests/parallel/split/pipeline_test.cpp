@@ -111,11 +111,11 @@ State train(const Network& made, Replica& me, const Recipe& recipe) {
   return state;
 }
 
-struct Split {
+struct DividedOver {
   const char* devices;
   int64_t parts;
 };
-constexpr Split kSplits[] = {{"cpu:1", 2}, {"cpu:2", 2}, {"cpu:4", 2}, {"cpu:3", 2},
+constexpr DividedOver kSplits[] = {{"cpu:1", 2}, {"cpu:2", 2}, {"cpu:4", 2}, {"cpu:3", 2},
                              {"cpu:3", 3}, {"cpu:5", 5}, {"cpu:2", 4}};
 
 TeamOptions options_of(const Recipe& recipe, int64_t parts) {
@@ -127,7 +127,7 @@ void expect_the_same_bits(const Recipe& recipe, const Make& make) {
   const auto body = [&](Replica& me) { return train(make(), me, recipe); };
   const State whole = test::run_placed({1, "cpu:2"}, options_of(recipe, 1), body);
   ASSERT_FALSE(whole.empty());
-  for (const Split& split : kSplits) {
+  for (const DividedOver& split : kSplits) {
     SCOPED_TRACE(testing::Message() << split.devices << " in " << split.parts << " parts");
     expect_equal(test::run_placed({1, split.devices}, options_of(recipe, split.parts), body), whole);
   }

@@ -24,9 +24,9 @@
 namespace lockstep::parallel {
 namespace {
 
-using Tensors = std::set<const c10::TensorImpl*>;
+using TensorSet = std::set<const c10::TensorImpl*>;
 
-thread_local Tensors* seen = nullptr;
+thread_local TensorSet* seen = nullptr;
 
 // A key of the dispatcher that lies above all others, and that nothing but this file and libtorch's own tests use.
 constexpr c10::DispatchKey kLookingKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
@@ -47,7 +47,7 @@ void look(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
 /// While it lives, the inputs of all operations that this thread calls are put into the set.
 class Looking {
  public:
-  explicit Looking(Tensors& into) : here_(kLookingKey) { seen = &into; }
+  explicit Looking(TensorSet& into) : here_(kLookingKey) { seen = &into; }
   ~Looking() { seen = nullptr; }
   Looking(const Looking&) = delete;
   Looking& operator=(const Looking&) = delete;
@@ -57,7 +57,7 @@ class Looking {
 };
 
 /// Operations that don't go through the dispatcher are seen in the graph that they leave behind.
-void add_leaves(const Bundle& bundle, Tensors& into) {
+void add_leaves(const Bundle& bundle, TensorSet& into) {
   std::vector<torch::autograd::Node*> open;
   std::set<torch::autograd::Node*> known;
   const auto add = [&](torch::autograd::Node* node) {
