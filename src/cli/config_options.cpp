@@ -5,6 +5,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 
@@ -24,6 +26,26 @@ std::string default_of(const run::Field& field) {
   return none ? " " : text("[", value, "]");
 }
 
+// NAME=VALUE,NAME=VALUE: a comma with no other setting behind it belongs to the value.
+std::vector<std::string> cut_settings(const std::string& words) {
+  std::vector<std::string> out;
+  std::istringstream in(words);
+  for (std::string word; std::getline(in, word, ',');)
+    if (out.empty() || word.find('=') != std::string::npos)
+      out.push_back(word);
+    else
+      out.back().append(",").append(word);
+  return out;
+}
+
+CLI::Option* add_settings(CLI::App& command, std::vector<std::string>& settings, const std::string& help) {
+  const auto take = [&settings](const std::vector<std::string>& given) {
+    settings.clear();
+    for (const std::string& words : given) std::ranges::move(cut_settings(words), std::back_inserter(settings));
+  };
+  return command.add_option_function<std::vector<std::string>>("--set", take, help)->allow_extra_args(false);
+}
+
 struct Adder {
   CLI::App& command;
   const run::Field& field;
@@ -37,8 +59,16 @@ struct Adder {
     (*value ? on : off)->group("");
     return *value ? off : on;
   }
+  CLI::Option* operator()(std::vector<std::string>* value) const {
+    if (std::string_view(field.name) == "set") return add_settings(command, *value, help_of(field));
+    return list(value);
+  }
   template <class T>
   CLI::Option* operator()(std::vector<T>* value) const {
+    return list(value);
+  }
+  template <class T>
+  CLI::Option* list(std::vector<T>* value) const {
     return command.add_option(text("--", field.name), *value, help_of(field))->delimiter(',')->allow_extra_args(false);
   }
   CLI::Option* operator()(uint64_t* value) const {
@@ -101,9 +131,7 @@ void add_config_options(CLI::App& command, ConfigOptions& options, const std::ve
 
 void add_network_options(CLI::App& command, std::string& model, std::vector<std::string>& set) {
   command.add_option("--model", model, "The network, where the file holds weights alone");
-  command.add_option("--set", set, "Settings of the network, such as width=0.5")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_settings(command, set, "Settings of the network, such as width=0.5");
 }
 
 }  // namespace lockstep::cli

@@ -45,18 +45,11 @@ void warn_of_fingerprint(const Plan& plan, const run::Checkpoint& checkpoint) {
 
 std::map<std::string, std::string> settings_of(const run::Config& config) {
   std::map<std::string, std::string> out;
-  std::string last;
   for (const auto& setting : config.set) {
     const size_t equals = setting.find('=');
-    // The command line cuts --set hidden=256,128 at its comma, too.
-    if (equals == std::string::npos && !last.empty()) {
-      out[last] += "," + setting;
-      continue;
-    }
     require(equals != std::string::npos && equals > 0, "train", "set is '", setting,
             "', expected NAME=VALUE, as in --set width=0.5");
-    last = setting.substr(0, equals);
-    out[last] = setting.substr(equals + 1);
+    out[setting.substr(0, equals)] = setting.substr(equals + 1);
   }
   return out;
 }
