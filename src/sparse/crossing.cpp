@@ -71,6 +71,11 @@ class Writer {
   }
   void word(std::string value) { luggage_.words.push_back(std::move(value)); }
   void tensor(at::Tensor value) { luggage_.tensors.push_back(std::move(value)); }
+  void key(const CoordinateMapKey& key) {
+    values(key.tensor_stride);
+    word(key.label);
+    number(key.number);
+  }
   void geometry(const LayerGeometry& geometry) {
     number(static_cast<int64_t>(geometry.region.type));
     for (const auto* list :
@@ -97,6 +102,13 @@ class Reader {
   }
   const std::string& word() { return luggage_.words.at(word_++); }
   const at::Tensor& tensor() { return luggage_.tensors.at(tensor_++); }
+  CoordinateMapKey key() {
+    CoordinateMapKey key;
+    key.tensor_stride = values();
+    key.label = word();
+    key.number = number();
+    return key;
+  }
   LayerGeometry geometry() {
     LayerGeometry geometry;
     geometry.region.type = static_cast<RegionType>(number());
@@ -127,9 +139,7 @@ void pack_manager(const CoordinateManagerPtr& manager, Crossing& pass, int64_t t
     out.number(number);
   for (const auto& [key, map] : snapshot.maps) {
     places.emplace(key, std::ssize(places));
-    out.values(key.tensor_stride);
-    out.word(key.label);
-    out.number(key.number);
+    out.key(key);
     const bool is_known = common.knows(to, key);
     out.number(is_known);
     if (is_known) continue;
@@ -169,9 +179,7 @@ CoordinateManagerPtr unpack_manager(Reader& in, Crossing& pass, int64_t from) {
   snapshot.counted = in.number();
   std::vector<CoordinateMapKey> keys(in.number());
   for (CoordinateMapKey& key : keys) {
-    key.tensor_stride = in.values();
-    key.label = in.word();
-    key.number = in.number();
+    key = in.key();
     if (in.number() != 0) continue;
     const at::Tensor& coordinates = in.tensor();
     if (!found->manager->contains(key)) snapshot.maps.emplace_back(key, CoordinateMap::insert(coordinates).map);
@@ -215,9 +223,7 @@ Luggage lockstep_pack(const SparseTensor& x, Crossing& pass, int64_t to) {
   out.number(x.defined());
   if (!x.defined()) return out.take();
   pack_manager(x.manager(), pass, to, out);
-  out.values(x.key().tensor_stride);
-  out.word(x.key().label);
-  out.number(x.key().number);
+  out.key(x.key());
   return out.take();
 }
 
@@ -226,10 +232,7 @@ SparseTensor lockstep_unpack(const at::Tensor& features, const Luggage& luggage,
   Reader in(luggage);
   if (in.number() == 0) return {};
   const CoordinateManagerPtr manager = unpack_manager(in, pass, from);
-  CoordinateMapKey key;
-  key.tensor_stride = in.values();
-  key.label = in.word();
-  key.number = in.number();
+  const CoordinateMapKey key = in.key();
   for (const SparseTensor& input : pass.notes<Notes>().tensors)  // it knows of which rows it was made
     if (input.manager() == manager && input.key() == key) return input.with_features(features);
   return {features, key, manager};
