@@ -17,7 +17,7 @@ constexpr size_t kFeatures = 1, kFlags = 2;
 
 }  // namespace
 
-Parcel parcel_of(const Bundle& bundle, Crossing& pass, int64_t to, bool copies) {
+Parcel parcel_of(const Bundle& bundle, Crossing& pass, int64_t to) {
   Parcel parcel;
   std::vector<int64_t> values;
   std::vector<at::Tensor> luggage_tensors;
@@ -40,12 +40,19 @@ Parcel parcel_of(const Bundle& bundle, Crossing& pass, int64_t to, bool copies) 
   parcel.numbers = {static_cast<int64_t>(Draws::current()->taken()), static_cast<int64_t>(known.size())};
   for (const at::Tensor& tensor : known) {
     parcel.numbers.push_back(tensor.defined() && tensor.requires_grad());
-    parcel.tensors.push_back(copies && tensor.defined() ? tensor.detach().clone() : tensor);
+    parcel.tensors.push_back(tensor);
   }
   parcel.numbers.push_back(static_cast<int64_t>(names.size()));
   parcel.numbers.insert(parcel.numbers.end(), values.begin(), values.end());
   std::ranges::move(luggage_tensors, std::back_inserter(parcel.tensors));
   return parcel;
+}
+
+std::vector<at::Tensor> copies_of_features(const Parcel& parcel) {
+  std::vector<at::Tensor> out(parcel.tensors.begin(), parcel.tensors.begin() + parcel.numbers[kFeatures]);
+  for (at::Tensor& tensor : out)
+    if (tensor.defined()) tensor = tensor.detach().clone();
+  return out;
 }
 
 std::vector<at::Tensor> with_gradients(const Parcel& parcel) {
@@ -77,7 +84,7 @@ Bundle bundle_of(const Parcel& parcel, Crossing& pass, int64_t from) {
 
 Bundle apart(const Bundle& bundle) {
   Crossing here(0), there(0);
-  Parcel parcel = parcel_of(bundle, here, 0, /*copies=*/false);
+  Parcel parcel = parcel_of(bundle, here, 0);
   for (int64_t t = 0; t < parcel.numbers[kFeatures]; ++t)
     if (parcel.tensors[t].defined()) parcel.tensors[t] = parcel.tensors[t].detach();
   return bundle_of(parcel, there, 0);

@@ -13,8 +13,9 @@
 namespace lockstep::parallel {
 
 /// The bundle's values for this part, of which each tensor comes once, and where the replica's random draws are.
-/// `copies`: of tensors, where whoever has them may write to them before they are sent.
-Parcel parcel_of(const Bundle& bundle, Crossing& pass, int64_t to, bool copies);
+Parcel parcel_of(const Bundle& bundle, Crossing& pass, int64_t to);
+/// The values' tensors in it, copied: whoever has the bundle may write to those before they are sent.
+std::vector<at::Tensor> copies_of_features(const Parcel& parcel);
 /// The tensors in it that are to have gradients, in the same order on both sides.
 std::vector<at::Tensor> with_gradients(const Parcel& parcel);
 /// On the other side. The thread's draws go on where they were.

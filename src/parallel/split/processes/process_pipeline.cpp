@@ -178,7 +178,7 @@ void ProcessPipeline::Member::receive_from_behind(Bundle& bundle) {
 }
 
 void ProcessPipeline::Member::hand_on(const Bundle& bundle) {
-  const Parcel parcel = parcel_of(bundle, *crossing_, place().part + 1, /*copies=*/false);
+  const Parcel parcel = parcel_of(bundle, *crossing_, place().part + 1);
   handed_on_ = with_gradients(parcel);
   check_connected(handed_on_, "what this part hands on");
   send(place().part + 1, kForward, parcel);
@@ -188,8 +188,13 @@ void ProcessPipeline::Member::exchange_output(Bundle& bundle) {
   const bool keeps = at::GradMode::is_enabled();
   if (place().is_last()) {
     check_connected(bundle.tensors(), "the network's output");
-    for (int64_t part = 0; part < place().part; ++part)
-      send(part, kOutput, parcel_of(bundle, *crossing_, part, /*copies=*/true));  // the caller may write to it
+    std::vector<at::Tensor> copies;
+    for (int64_t part = 0; part < place().part; ++part) {
+      Parcel parcel = parcel_of(bundle, *crossing_, part);
+      if (part == 0) copies = copies_of_features(parcel);
+      std::ranges::copy(copies, parcel.tensors.begin());
+      send(part, kOutput, parcel);
+    }
     return;
   }
   const Parcel parcel = await(place().parts - 1, kOutput, keeps ? Pass::goes_on : Pass::keeps_nothing);
