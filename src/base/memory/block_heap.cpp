@@ -59,12 +59,8 @@ std::byte* BlockHeap::take(size_t bytes) {
   const auto found = by_size_.lower_bound({bytes, nullptr});
   if (found == by_size_.end()) return nullptr;
   const auto [size, part] = *found;
-  by_size_.erase(found);
-  by_place_.erase(part);
-  if (size > bytes) {
-    by_size_.emplace(size - bytes, part + bytes);
-    by_place_.emplace(part + bytes, size - bytes);
-  }
+  remove_free(part, size);
+  if (size > bytes) add_free(part + bytes, size - bytes);
   return part;
 }
 
@@ -79,30 +75,35 @@ std::byte* BlockHeap::grow(size_t bytes) {
     if (mprotect(open_, more, PROT_READ | PROT_WRITE) != 0) return nullptr;
     open_ += more;
   }
-  if (part != used_) {
-    by_size_.erase({used_ - part, part});
-    by_place_.erase(part);
-  }
+  if (part != used_) remove_free(part, used_ - part);
   used_ = part + bytes;
   return part;
 }
 
-void BlockHeap::give(std::byte* begin, size_t bytes) {
-  const auto next = by_place_.lower_bound(begin);
+void BlockHeap::give(std::byte* part, size_t bytes) {
+  const auto next = by_place_.lower_bound(part);
   if (next != by_place_.begin())
-    if (const auto before = std::prev(next); before->first + before->second == begin) {
-      begin = before->first;
-      bytes += before->second;
-      by_size_.erase({before->second, before->first});
-      by_place_.erase(before);
+    if (const auto [before, size] = *std::prev(next); before + size == part) {
+      part = before;
+      bytes += size;
+      remove_free(before, size);
     }
-  if (next != by_place_.end() && begin + bytes == next->first) {
-    bytes += next->second;
-    by_size_.erase({next->second, next->first});
-    by_place_.erase(next);
-  }
-  by_place_.emplace(begin, bytes);
-  by_size_.emplace(bytes, begin);
+  if (next != by_place_.end())
+    if (const auto [behind, size] = *next; part + bytes == behind) {
+      bytes += size;
+      remove_free(behind, size);
+    }
+  add_free(part, bytes);
+}
+
+void BlockHeap::add_free(std::byte* part, size_t bytes) {
+  by_place_.emplace(part, bytes);
+  by_size_.emplace(bytes, part);
+}
+
+void BlockHeap::remove_free(std::byte* part, size_t bytes) {
+  by_place_.erase(part);
+  by_size_.erase({bytes, part});
 }
 
 }  // namespace lockstep

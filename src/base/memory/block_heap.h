@@ -30,7 +30,9 @@ class BlockHeap {
 
   std::byte* take(size_t bytes) LOCKSTEP_REQUIRES(mutex_);
   std::byte* grow(size_t bytes) LOCKSTEP_REQUIRES(mutex_);
-  void give(std::byte* begin, size_t bytes) LOCKSTEP_REQUIRES(mutex_);
+  void give(std::byte* part, size_t bytes) LOCKSTEP_REQUIRES(mutex_);
+  void add_free(std::byte* part, size_t bytes) LOCKSTEP_REQUIRES(mutex_);
+  void remove_free(std::byte* part, size_t bytes) LOCKSTEP_REQUIRES(mutex_);
 
   std::byte* begin_ = nullptr;
   std::byte* end_ = nullptr;
