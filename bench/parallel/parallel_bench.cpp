@@ -104,15 +104,8 @@ class Contenders {
 
   void add_replicas(const char* name, int64_t replicas, const char* devices, const char* format = "automatic",
                     const char* order = "canonical", int processes = 1) {
-    const std::string serve =
-        text(serve_command(), network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order);
-    std::vector<std::string> commands;
-    const int port = free_port();
-    for (int rank = 0; rank < processes; ++rank)
-      commands.push_back(processes == 1 ? serve
-                                        : text("env RANK=", rank, " WORLD_SIZE=", processes,
-                                               " MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " ", serve));
-    add(name, commands);
+    add(name, serve_commands(processes,
+                             text(network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order)));
   }
 
   /// What the machine allows: programs that share it and nothing else, each with its part of the batch on one thread.

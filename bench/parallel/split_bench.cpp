@@ -143,17 +143,13 @@ struct Contender {
 };
 
 std::vector<std::string> commands_of(const Contender& one, const std::string& network, const char* torch_cut) {
+  if (one.devices != nullptr)
+    return serve_commands(one.processes, text(network, " ", one.devices, " ", one.split, " ", one.slices));
   std::vector<std::string> out;
-  const int port = one.processes > 1 ? free_port() : 0;
+  const int port = free_port();
   for (int rank = 0; rank < one.processes; ++rank)
-    if (one.devices == nullptr)
-      out.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_PEERS "/pipeline_peer.py' ", network, " ", rank, " ",
-                         one.processes, " ", port, " ", torch_cut));
-    else
-      out.push_back(text(one.processes == 1 ? std::string()
-                                            : text("env RANK=", rank, " WORLD_SIZE=", one.processes,
-                                                   " MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " "),
-                         serve_command(), network, " ", one.devices, " ", one.split, " ", one.slices));
+    out.push_back(text("'" LOCKSTEP_PYTHON "' '" LOCKSTEP_PEERS "/pipeline_peer.py' ", network, " ", rank, " ",
+                       one.processes, " ", port, " ", torch_cut));
   return out;
 }
 

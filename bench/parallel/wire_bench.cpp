@@ -97,12 +97,7 @@ nlohmann::json compare(const Arguments& arguments) {
   if (const auto folder = find_fashion_mnist(arguments)) {
     std::printf("LeNet on Fashion-MNIST, 4 replicas on 2 processes, batch %ld, one epoch\n", static_cast<long>(kBatch));
     for (const char* wire : {"none", "bf16", "fp16", "top_k:0.01", "top_k:0.05", "power_sgd:1", "power_sgd:4"}) {
-      std::vector<std::string> commands;
-      const int port = free_port();
-      for (int rank = 0; rank < 2; ++rank)
-        commands.push_back(text("env RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", port, " ",
-                                serve_command(), wire, " '", *folder, "'"));
-      Peer peer(commands);
+      Peer peer(serve_commands(2, text(wire, " '", *folder, "'")));
       peer.run(60000 / kBatch);
       const auto& answer = peer.answer();
       require(answer.size() == 4, "wire_bench", "a contender answered ", answer.size(), " numbers, expected 4");

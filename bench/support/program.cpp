@@ -112,6 +112,23 @@ std::string serve_command() {
   return std::string("'").append(own_path()).append("' --serve ");
 }
 
+std::vector<std::string> serve_commands(int processes, const std::string& words) {
+  const std::string serve = serve_command().append(words);
+  if (processes == 1) return {serve};
+  std::vector<std::string> out;
+  const std::string port = std::to_string(free_port());
+  for (int rank = 0; rank < processes; ++rank)
+    out.push_back(std::string("env RANK=")
+                      .append(std::to_string(rank))
+                      .append(" WORLD_SIZE=")
+                      .append(std::to_string(processes))
+                      .append(" MASTER_ADDR=127.0.0.1 MASTER_PORT=")
+                      .append(port)
+                      .append(" ")
+                      .append(serve));
+  return out;
+}
+
 int free_port() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

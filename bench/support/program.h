@@ -53,6 +53,9 @@ int run_program(int argc, char** argv, const Program& program);
 /// How a shell calls this program's serve(); its words follow.
 std::string serve_command();
 
+/// The same for a contender of several processes, which find each other through their environment.
+std::vector<std::string> serve_commands(int processes, const std::string& words);
+
 /// The file of this program.
 std::string own_path();
 
