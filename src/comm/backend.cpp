@@ -66,4 +66,27 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void Backend::abort_all(const std::string& reason) noexcept {
+  std::vector<std::weak_ptr<Backend>> groups;
+  {
+    const Lock lock(mutex_);
+    groups.swap(split_off_);
+    aborted_ = reason.empty() ? "aborted" : reason;
+  }
+  abort(reason);
+  for (const auto& group : groups)
+    if (const auto held = group.lock()) held->abort_all(reason);
+}
+
+void Backend::add_split(const std::shared_ptr<Backend>& group) {
+  std::string aborted;
+  {
+    const Lock lock(mutex_);
+    std::erase_if(split_off_, [](const auto& other) { return other.expired(); });
+    split_off_.push_back(group);
+    aborted = aborted_;
+  }
+  if (!aborted.empty()) group->abort_all(aborted);  // it was, while they were split
+}
+
 }  // namespace lockstep::comm

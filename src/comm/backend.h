@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/detail/guarded.h"
 #include "lockstep/comm/group.h"
 
 namespace lockstep::comm {
@@ -78,6 +79,15 @@ class Backend {
   virtual void abort(const std::string& reason) noexcept = 0;
   /// How often this member was split; counted here so that copies of a Group agree.
   int splits = 0;
+
+  /// Aborts this group and those that it was split into.
+  void abort_all(const std::string& reason) noexcept;
+  void add_split(const std::shared_ptr<Backend>& group);
+
+ private:
+  Mutex mutex_;
+  std::vector<std::weak_ptr<Backend>> split_off_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::string aborted_ LOCKSTEP_GUARDED_BY(mutex_);  // why, once it is
 };
 
 /// The first error's message of a group that is broken already.

@@ -300,7 +300,9 @@ Group Group::split(int color, int key) const {
   for (int r = 0; r < size(); ++r)
     if (row[r][0] == color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return row[a][1] < row[b][1]; });
-  return Group(backend_->subgroup(members, number));
+  auto made = backend_->subgroup(members, number);
+  backend_->add_split(made);
+  return Group(std::move(made));
 }
 
 void Group::finish() const {
@@ -308,7 +310,7 @@ void Group::finish() const {
 }
 
 void Group::abort(const std::string& reason) const {
-  backend_->abort(reason);
+  backend_->abort_all(reason);
 }
 
 std::chrono::milliseconds default_timeout() {

@@ -199,6 +199,21 @@ TEST(Gloo, AnAbortEndsWhatIsUnderWay) {
   });
 }
 
+TEST(Gloo, AnAbortEndsWhatIsUnderWayInGroupsSplitOff) {
+  SKIP_WITHOUT_GLOO();
+  run_threads(2, [](const Group& group) {
+    const Group part = group.split(0).split(0);
+    if (group.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(500));
+      return;
+    }
+    auto work = part.recv(at::ones({10}), 1);
+    group.abort("rank 1 was lost");
+    EXPECT_THROW(work.wait(), CommError);
+    EXPECT_THROW(part.barrier().wait(), CommError);
+  });
+}
+
 TEST(Gloo, InDebugModeDifferentCallsAreAnErrorThatNamesBoth) {
   SKIP_WITHOUT_GLOO();
   setenv("LOCKSTEP_DEBUG", "1", 1);

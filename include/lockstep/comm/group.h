@@ -107,7 +107,7 @@ class Group {
   /// the others still wait for from this rank fails at once.
   void finish() const;
 
-  /// Makes every operation of every member fail, now and later, with this reason.
+  /// Makes every operation of every member fail, now and later, with this reason, and those of groups split off it.
   void abort(const std::string& reason) const;
 
  private:
