@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
-#include <set>
 
 #include "launch/guard.h"
 #include "launch/store.h"
 #include "launch/supervisor.h"
+#include "launch/survival/roster.h"
 #include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/detail/members.h"
@@ -56,13 +56,14 @@ Plan make_plan(const Options& options) {
   plan.rank_offset = options.rank_offset.value_or(0);
   require(plan.rank_offset >= 0 && plan.rank_offset + n <= plan.world_size, "run", "--rank-offset is ",
           plan.rank_offset, ", expected 0 to ", plan.world_size - n, " (", plan.world_size, " ranks, ", n, " here)");
-  require(options.least >= 1 && options.least <= n, "run", "--least is ", options.least, ", expected 1 to ", n);
+  require(options.least >= 1 && options.least <= plan.world_size, "run", "--least is ", options.least,
+          ", expected 1 to ", plan.world_size);
   require(options.survive || (!options.respawn && options.least == 1), "run",
           "--respawn and --least are for a run that goes on without a rank, expected --survive too");
-  require(!options.survive || !plan.several_hosts, "run",
-          "--survive with several hosts, expected one: with several, --restarts starts all again");
   require(options.restarts >= 0, "run", "--restarts is ", options.restarts, ", expected 0 or more");
-  require(options.port >= 1 && options.port <= 65535, "run", "--port is ", options.port, ", expected 1 to 65535");
+  const int last_port = options.survive && plan.several_hosts ? 65534 : 65535;  // then the next one is used too
+  require(options.port >= 1 && options.port <= last_port, "run", "--port is ", options.port, ", expected 1 to ",
+          last_port);
   for (const auto& [name, value] : {std::pair("--timeout", options.timeout.value_or(1)), {"--grace", options.grace}})
     require(std::isfinite(value) && value > 0 && value <= 1e6, "run", name, " is ", value,
             ", expected seconds, more than 0");
@@ -101,20 +102,14 @@ void open_standard_streams() {
   if (fd > 2) close(fd);
 }
 
-// Tells the ranks through the store who is left, and starts processes in the place of lost ones.
-Survival survival_of(ServedStore& store, const Options& options, std::function<RankProcess(int rank)> start) {
-  auto number = std::make_shared<int>(-1);
-  const auto tell = [&store, number](const std::set<int>& ranks, bool enough) {
-    store.set(comm::members::key, to_text(comm::members::Generation{++*number, enough, {ranks.begin(), ranks.end()}}));
-  };
-  return {
-      .least = options.least,
-      .tell = tell,
-      .is_ready =
-          [&store](const RankProcess& rank) { return store.has(comm::members::ready_key(rank.rank, rank.process)); },
-      .replace = [start = std::move(start), respawn = options.respawn](int rank) -> std::optional<RankProcess> {
-        return respawn ? std::optional(start(rank)) : std::nullopt;
-      }};
+// Who works, where the others survive a rank's loss: the launcher of rank 0's host knows.
+std::unique_ptr<Roster> make_roster(const Plan& plan, const Options& options, ServedStore* store,
+                                    Supervisor& supervisor) {
+  const int door_port = options.port + 1;
+  if (store == nullptr) return report_to_roster(plan.store_host, door_port, plan.rank_offset, plan.local_size);
+  return keep_roster(*store, plan.world_size, options.least,
+                     plan.several_hosts ? listen_on(door_port, /*any_host=*/true) : Descriptor(),
+                     [&supervisor](const std::string& message) { supervisor.say(message); });
 }
 
 struct Ended {
@@ -143,17 +138,14 @@ Ended run_once(const Options& options, int restart) {
     command.signal_mask = signals.mask_before();
     return command;
   };
-  if (options.survive) {
-    auto survival = survival_of(*store, options, [&](int rank) {
-      auto command = command_of(rank);
-      command.environment[comm::members::newcomer_variable] = "1";
-      return start_rank(rank, command);
-    });
-    std::set<int> all;
-    for (int rank = 0; rank < plan.world_size; ++rank) all.insert(rank);
-    survival.tell(all, true);
-    supervisor.survive(std::move(survival));
-  }
+  if (options.survive)
+    supervisor.survive(make_roster(plan, options, store.get(), supervisor),
+                       [&](int rank) -> std::optional<RankProcess> {
+                         if (!options.respawn) return std::nullopt;
+                         auto command = command_of(rank - plan.rank_offset);
+                         command.environment[comm::members::newcomer_variable] = "1";
+                         return start_rank(rank, command);
+                       });
   for (int local_rank = 0; local_rank < plan.local_size; ++local_rank) {
     auto command = command_of(local_rank);
     if (plan.rank_offset + local_rank == 0) command.stdin_fd = input ? input->rank_end().get() : STDIN_FILENO;

@@ -6,11 +6,9 @@
 #include <cerrno>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "lockstep/base/detail/descriptor.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::launch {
-namespace {
 
 // A socket of our own makes: a store that only this host can reach, and an error of our own when the port is taken.
 Descriptor listen_on(int port, bool any_host) {
@@ -36,8 +34,6 @@ Descriptor listen_on(int port, bool any_host) {
   if (!listener) throw_errno("listen");
   return listener;
 }
-
-}  // namespace
 
 struct ServedStore::Server {
   c10::intrusive_ptr<c10d::TCPStore> store;

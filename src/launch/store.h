@@ -4,14 +4,19 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/detail/descriptor.h"
+
 namespace lockstep::launch {
+
+/// A socket that takes connections at this port, 0 for a free one. `any_host`: of other hosts, else only of this one.
+/// Throws Error when the port is taken.
+Descriptor listen_on(int port, bool any_host);
 
 /// The key-value store where the ranks of a run find each other (c10d's TCPStore), served by this process's threads
 /// while this lives.
 class ServedStore {
  public:
-  /// Port 0 takes a free one. `any_host`: other hosts may connect, else only this one.
-  /// Throws Error when the port is taken.
+  /// See listen_on().
   ServedStore(int port, bool any_host);
   ~ServedStore();
   int port() const { return port_; }

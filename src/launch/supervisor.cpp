@@ -81,15 +81,19 @@ int Supervisor::running() const {
   return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.running; }));
 }
 
+void Supervisor::survive(std::unique_ptr<Roster> roster, Replace replace) {
+  roster_ = std::move(roster);
+  replace_ = std::move(replace);
+}
+
 int Supervisor::run(TerminalInput* input) {
-  for (const auto& rank : ranks_) members_.insert(rank.rank);
-  while (running() > 0) {
+  while (running() > 0 || awaits_others()) {
     wait_for_events(input);
     while (const int signal = signals_.next()) on_signal(signal);
     kill_stopped();
     reap();
     replace_lost();
-    admit_newcomers();
+    hear_roster();
     if (kill_at_ && Clock::now() >= *kill_at_) {
       say(text(running(), " still ran ", seconds(grace_), " later: killed"));
       kill_now();
@@ -98,12 +102,13 @@ int Supervisor::run(TerminalInput* input) {
   }
   read_remains();
   output_.drain();
+  if (roster_) roster_->end(exit_code_.value_or(0));
   return exit_code_.value_or(0);
 }
 
 int Supervisor::poll_timeout() const {
-  if (!waiting_.empty()) return 50;        // what they say comes through the store
-  if (survival_ && !kill_at_) return 200;  // a signal that says of a stop may go to a thread that is not ours
+  if (!waiting_.empty() || (roster_ && roster_->has_other_hosts())) return 50;  // they don't wake us
+  if (roster_ && !kill_at_) return 200;  // a signal that says of a stop may go to a thread that is not ours
   // Nothing tells that a terminal's foreground has come back to us: look now and then.
   if (!kill_at_) return isatty(STDIN_FILENO) ? 500 : -1;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now());
@@ -157,7 +162,7 @@ void Supervisor::read_remains() {
 // The others would wait for it until the time-out, and go on without it: it must not wake up then and write into their
 // run.
 void Supervisor::kill_stopped() {
-  if (!survival_ || told_ != 0) return;
+  if (!roster_ || told_ != 0) return;
   for (auto& rank : ranks_) {
     if (!rank.running) continue;
     const auto process = static_cast<id_t>(rank.process);
@@ -200,32 +205,30 @@ void Supervisor::ended(RankProcess& rank, int status) {
 // A newcomer that never began to work harms nobody, however it ends. A rank that ends by itself says that something is
 // wrong, which the others would meet as well.
 bool Supervisor::is_survived(const RankProcess& rank, int status) const {
-  if (!survival_ || told_ != 0) return false;
-  return waiting_.contains(rank.process) || (WIFSIGNALED(status) && (running() > 0 || one_has_finished_));
+  if (!roster_ || told_ != 0) return false;
+  const bool others_left = running() > 0 || one_has_finished_ || roster_->has_other_hosts();
+  return waiting_.contains(rank.process) || (WIFSIGNALED(status) && others_left);
 }
 
 void Supervisor::lose(const RankProcess& rank, int status) {
   const std::string who = text("rank ", rank.rank, " (process ", rank.process, ") ");
   const std::string how = WIFSIGNALED(status) ? text("was killed by ", name_of_signal(WTERMSIG(status)))
                                               : text("ended with exit code ", WEXITSTATUS(status));
-  if (waiting_.erase(rank.process) > 0) return say(text(who, how, " before it could take part; its place stays empty"));
+  if (waiting_.erase(rank.process) > 0) {
+    roster_->forget(rank.rank, rank.process);
+    return say(text(who, how, " before it could take part; its place stays empty"));
+  }
   if (one_has_finished_) return say(text(who, how, ", when all was done"));
-  members_.erase(rank.rank);
-  const int left = static_cast<int>(members_.size());
-  const bool enough = left >= survival_->least;
-  say(text(who, how, "; the other ", left, enough ? " go on" : text(" end, as --least is ", survival_->least)));
-  survival_->tell(members_, enough);
-  if (enough)
-    lost_.insert(rank.rank);
-  else
-    exit_code_ = comm::members::too_few_exit_code;
+  say(text(who, how, roster_->lose(rank.rank)));
+  lost_.insert(rank.rank);
 }
 
 void Supervisor::replace_lost() {
   for (const int rank : std::exchange(lost_, {})) {
-    if (exit_code_ || told_ != 0) continue;
+    if (exit_code_ || told_ != 0 || roster_->is_too_small()) continue;
     try {
-      if (auto newcomer = survival_->replace(rank)) {
+      if (auto newcomer = replace_(rank)) {
+        roster_->expect(rank, newcomer->process);
         waiting_.insert(newcomer->process);
         ranks_.push_back(std::move(*newcomer));
       }
@@ -235,28 +238,47 @@ void Supervisor::replace_lost() {
   }
 }
 
-void Supervisor::admit_newcomers() {
+void Supervisor::hear_roster() {
+  if (!roster_) return;
+  roster_->look();
   for (const auto& rank : ranks_) {
-    if (!rank.running || !waiting_.contains(rank.process) || !survival_->is_ready(rank)) continue;
+    if (!rank.running || !waiting_.contains(rank.process) || !roster_->has_admitted(rank.rank, rank.process)) continue;
     waiting_.erase(rank.process);
-    members_.insert(rank.rank);
     say(text("rank ", rank.rank, " (process ", rank.process, ") takes part"));
-    survival_->tell(members_, true);
+  }
+  if (exit_code_) return;
+  if (roster_->is_too_small()) exit_code_ = comm::members::too_few_exit_code;
+  if (const auto end = roster_->distant_end(); end && end->exit_code != 0 && told_ == 0) {
+    exit_code_ = end->exit_code;
+    say(text(end->why, others()));
+    end_others();
   }
 }
 
+bool Supervisor::awaits_others() const {
+  return roster_ && (!exit_code_ || roster_->is_too_small()) && roster_->awaits_others(one_has_finished_ || exit_code_);
+}
+
 void Supervisor::failed(const RankProcess& rank, int status, int code) {
-  const std::string others = running() == 0 ? "" : text("; ending the other ", running());
   const std::string who = text("rank ", rank.rank, " (process ", rank.process, ") ");
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (signal == 0)
-    say(text(who, "ended with exit code ", code, others));
+    say(text(who, "ended with exit code ", code, others()));
   else if (signal != told_)
     say(text(who, "was killed by ", name_of_signal(signal), " (", strsignal(signal),
-             signal == SIGKILL ? "; the kernel's, when memory runs out)" : ")", others));
+             signal == SIGKILL ? "; the kernel's, when memory runs out)" : ")", others()));
+  end_others();
+}
+
+// What becomes of those that run, as the end of a sentence.
+std::string Supervisor::others() const {
+  return running() == 0 ? "" : text("; ending the other ", running());
+}
+
+void Supervisor::end_others() {
   if (running() == 0) return;
   if (told_ == 0) send_all(SIGTERM);
-  kill_after_grace();
+  kill_at_ = Clock::now() + grace_;
 }
 
 void Supervisor::on_signal(int signal) {
@@ -287,10 +309,6 @@ void Supervisor::send_all(int signal) {
     // A stopped process takes a signal when it goes on.
     if (signal == SIGTERM || signal == SIGHUP || signal == SIGINT || signal == SIGQUIT) kill(-rank.process, SIGCONT);
   }
-}
-
-void Supervisor::kill_after_grace() {
-  kill_at_ = Clock::now() + grace_;
 }
 
 void Supervisor::kill_now() {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "launch/output.h"
 #include "launch/rank_process.h"
+#include "launch/survival/roster.h"
 #include "launch/terminal_input.h"
 
 namespace lockstep::launch {
@@ -37,17 +39,6 @@ class Signals {
   struct sigaction pipe_before_ {};
 };
 
-/// How a run goes on when a signal has killed one of its ranks.
-struct Survival {
-  int least;  // fewer end the run
-  /// Tells the ranks who works from now on.
-  std::function<void(const std::set<int>& ranks, bool enough)> tell;
-  /// Whether this process, begun in the place of a lost one, can work.
-  std::function<bool(const RankProcess&)> is_ready;
-  /// Starts a process in the place of a lost one; none where nobody takes it.
-  std::function<std::optional<RankProcess>(int rank)> replace;
-};
-
 /// Watches over the ranks of one host until all have ended: passes signals on and output through, and ends the others
 /// when one fails.
 class Supervisor {
@@ -56,11 +47,14 @@ class Supervisor {
 
   Supervisor(Signals& signals, std::chrono::milliseconds grace) : signals_(signals), grace_(grace) {}
 
+  /// Starts a process in the place of a lost one; none where nobody takes it.
+  using Replace = std::function<std::optional<RankProcess>(int rank)>;
   /// The others go on when one is lost. Called before run().
-  void survive(Survival survival) { survival_ = std::move(survival); }
+  void survive(std::unique_ptr<Roster> roster, Replace replace);
   /// Starts a rank; on failure ends those that run, and throws.
   void start(int rank, const RankCommand& command);
-  /// Until all have ended. The exit code of the first that failed (128 + signal where one killed it), or 0.
+  /// Until all have ended, those of other hosts too where a rank was lost. The exit code of the first that failed (128
+  /// + signal where one killed it), or 0.
   int run(TerminalInput* input);
   /// The signal that asked all ranks to end, or 0.
   int told() const { return told_; }
@@ -79,19 +73,21 @@ class Supervisor {
   bool is_survived(const RankProcess& rank, int status) const;
   void lose(const RankProcess& rank, int status);
   void replace_lost();
-  void admit_newcomers();
+  void hear_roster();
+  bool awaits_others() const;
   void failed(const RankProcess& rank, int status, int code);
   void on_signal(int signal);
   void send_all(int signal);
-  void kill_after_grace();
+  std::string others() const;
+  void end_others();
   void kill_now();
 
   Signals& signals_;
   const std::chrono::milliseconds grace_;
   Output output_;
   std::vector<RankProcess> ranks_;
-  std::optional<Survival> survival_;
-  std::set<int> members_;    // who works, where the others survive one's loss
+  std::unique_ptr<Roster> roster_;  // where the others survive one's loss
+  Replace replace_;
   std::set<int> lost_;       // whose place nobody has taken yet
   std::set<pid_t> waiting_;  // newcomers that are not ready yet
   bool one_has_finished_ = false;

@@ -9,6 +9,8 @@
 
 namespace lockstep::comm {
 
+class Periodic;
+
 /// Who works together, in a job that goes on when one of its processes is lost (`lockstep run --survive`). The launcher
 /// sees who dies and says who is left; each change is a generation, and a group lives as long as one:
 ///
@@ -16,6 +18,9 @@ namespace lockstep::comm {
 ///     Group group = membership ? membership->join() : connect();
 ///     ... a CommError comes out of an operation ...
 ///     group = membership->join();  // of those that are left, perhaps with other ranks
+///
+/// Where another host is lost no connection closes. So with several hosts the group of a generation is aborted as soon
+/// as the launcher names a newer one that lacks one of its members.
 ///
 /// What the processes know of each other's state is the program's affair: the trainer keeps copies of the state
 /// of some step, and goes on from the newest.
@@ -51,7 +56,10 @@ class Membership {
   Membership(std::shared_ptr<Connection> connection, bool is_newcomer);
 
  private:
+  void watch(const Group& group);
+
   std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Periodic> watch_;
   bool newcomer_ = false;
   bool enough_ = true;
   int generation_ = -1;

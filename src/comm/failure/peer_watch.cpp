@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "comm/meeting/store_text.h"
-#include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -42,26 +41,10 @@ struct PeerWatch::State {
   std::atomic<int> lost{-1};
   std::string last_sign{};  // of the next rank
   Clock::time_point last_change = Clock::now();
-  Mutex mutex{};
-  Condition changed{};
-  bool ends LOCKSTEP_GUARDED_BY(mutex) = false;
+  int64_t beat = 0;
 
-  void watch() {
-    for (int64_t beat = 0;; ++beat) {
-      try {
-        look(beat);
-      } catch (const std::exception&) {  // the store is gone; deadlines are left
-        return;
-      }
-      const auto until = Clock::now() + times.every;
-      Lock lock(mutex);
-      while (!ends && Clock::now() < until) changed.wait_until(lock, until);
-      if (ends) return;
-    }
-  }
-
-  void look(int64_t beat) {
-    store->set(sign_of(rank), std::to_string(beat));
+  void look() {
+    store->set(sign_of(rank), std::to_string(beat++));
     const std::string sign = text_so_far(*store, sign_of(next));
     const auto now = Clock::now();
     if (sign != last_sign) {
@@ -74,24 +57,10 @@ struct PeerWatch::State {
   }
 };
 
+// Where the store is gone, looking ends, and deadlines are left.
 PeerWatch::PeerWatch(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Times times)
-    : state_(new State{.store = std::move(store), .rank = rank, .next = (rank + 1) % size, .times = times}) {
-  std::packaged_task<void()> task([state = state_] { state->watch(); });
-  ended_ = task.get_future();
-  thread_ = std::thread(std::move(task));
-}
-
-PeerWatch::~PeerWatch() {
-  {
-    const Lock lock(state_->mutex);
-    state_->ends = true;
-  }
-  state_->changed.notify_all();
-  if (ended_.wait_for(std::chrono::seconds(1)) == std::future_status::ready)
-    thread_.join();
-  else
-    thread_.detach();
-}
+    : state_(new State{.store = std::move(store), .rank = rank, .next = (rank + 1) % size, .times = times}),
+      looks_(times.every, [state = state_] { state->look(); }) {}
 
 std::optional<int> PeerWatch::lost() const {
   const int lost = state_->lost.load(std::memory_order_relaxed);

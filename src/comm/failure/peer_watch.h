@@ -4,11 +4,11 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
-#include <future>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "comm/failure/periodic.h"
 
 namespace lockstep::comm {
 
@@ -27,10 +27,6 @@ class PeerWatch {
   };
   /// The store is this object's own: no other thread may wait in it.
   PeerWatch(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Times times);
-  /// Blocks no longer than a second: a store may hang with the process that serves it, and the thread with the store.
-  ~PeerWatch();
-  PeerWatch(const PeerWatch&) = delete;
-  PeerWatch& operator=(const PeerWatch&) = delete;
 
   /// The rank that is lost, if one is.
   std::optional<int> lost() const;
@@ -38,8 +34,7 @@ class PeerWatch {
  private:
   struct State;
   const std::shared_ptr<State> state_;
-  std::future<void> ended_;
-  std::thread thread_;
+  const Periodic looks_;
 };
 
 }  // namespace lockstep::comm

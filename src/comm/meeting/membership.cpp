@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include "comm/failure/periodic.h"
 #include "comm/meeting/membership_connection.h"
 #include "comm/meeting/rendezvous.h"
+#include "comm/meeting/store_text.h"
 #include "comm/transport/transport.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/detail/members.h"
@@ -20,6 +22,12 @@ using std::chrono::milliseconds;
 
 // Between two looks at who has come.
 constexpr milliseconds kPause{3};
+// Between two looks at whether a host is lost.
+constexpr milliseconds kWatch{100};
+
+members::Generation newest_in(c10d::Store& store) {
+  return members::parse(text_at(store, members::key));
+}
 
 }  // namespace
 
@@ -42,15 +50,15 @@ void Membership::say_ready() {
 }
 
 void Membership::say_done() {
-  connection_->store->set(kDoneKey, std::vector<uint8_t>{1});
+  connection_->store->set(members::done_key, std::vector<uint8_t>{1});
 }
 
 bool Membership::is_done() {
-  return connection_->store->check({kDoneKey});
+  return connection_->store->check({members::done_key});
 }
 
 bool Membership::has_changed() {
-  return connection_->newest().number > generation_;
+  return newest_in(*connection_->store).number > generation_;
 }
 
 // Those who have come say so, and nobody connects before all have: a member that is lost meanwhile makes a newer
@@ -59,6 +67,7 @@ Group Membership::join() {
   const Environment& place = connection_->place;
   const ConnectOptions& options = connection_->options;
   const auto& store = connection_->store;
+  watch_.reset();
   const auto start = Clock::now();
   const auto give_up = [&](const std::string& why) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -68,9 +77,8 @@ Group Membership::join() {
   int said = generation_;
   for (;; std::this_thread::sleep_for(kPause)) {
     if (Clock::now() - start > options.timeout) give_up("no new generation came together");
-    const members::Generation newest = connection_->newest();
-    const auto mine = std::ranges::find(newest.ranks, place.rank);
-    if (newest.number <= generation_ || mine == newest.ranks.end()) continue;
+    const members::Generation newest = newest_in(*connection_->store);
+    if (newest.number <= generation_ || !std::ranges::binary_search(newest.ranks, place.rank)) continue;
     if (said < newest.number) store->set(key_of(said = newest.number, place.rank), std::vector<uint8_t>{1});
     std::vector<std::string> keys;
     for (const int rank : newest.ranks) keys.push_back(key_of(newest.number, rank));
@@ -79,8 +87,12 @@ Group Membership::join() {
       continue;
     }
     Environment now = place;
-    now.rank = now.local_rank = static_cast<int>(mine - newest.ranks.begin());
-    now.size = now.local_size = static_cast<int>(newest.ranks.size());
+    const auto place_of = [&](int rank) { return std::ranges::lower_bound(newest.ranks, rank) - newest.ranks.begin(); };
+    const int first_here = place.rank - place.local_rank;
+    now.rank = static_cast<int>(place_of(place.rank));
+    now.size = static_cast<int>(newest.ranks.size());
+    now.local_rank = static_cast<int>(place_of(place.rank) - place_of(first_here));
+    now.local_size = static_cast<int>(place_of(first_here + place.local_size) - place_of(first_here));
     ConnectOptions wanted = options;
     wanted.name = text(options.name, "/", newest.number);
     wanted.asks_around = false;  // the launcher knows who has died
@@ -89,11 +101,24 @@ Group Membership::join() {
       generation_ = newest.number;
       enough_ = newest.enough;
       ranks_ = newest.ranks;
+      if (place.local_size < place.size) watch(group);
       return group;
     } catch (const CommError&) {
       generation_ = newest.number;  // a member was lost as they connected: the launcher says so in a newer one
     }
   }
+}
+
+// Until this process joins again, which also lets the group go.
+void Membership::watch(const Group& group) {
+  const auto look = [store = connection_->store->clone(), group, generation = generation_, ranks = ranks_] {
+    const members::Generation newest = newest_in(*store);
+    if (newest.number <= generation) return;
+    std::vector<int> lost;
+    std::ranges::set_difference(ranks, newest.ranks, std::back_inserter(lost));
+    if (!lost.empty()) group.abort(text("rank ", lost[0], " was lost"));
+  };
+  watch_ = std::make_shared<Periodic>(kWatch, look);
 }
 
 }  // namespace lockstep::comm

@@ -3,44 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/program.h"
-#include "lockstep/comm/connect.h"
+#include "cli/run/hosts.h"
 
 namespace lockstep::cli {
 namespace {
 
 using testing::HasSubstr;
-
-struct Network {
-  const char* name;
-  int hosts;
-  std::vector<std::string> options;
-};
-
-void PrintTo(const Network& network, std::ostream* out) {
-  *out << network.name;
-}
-
-bool has_gloo() {
-  const auto backends = comm::backends();
-  return std::find(backends.begin(), backends.end(), "gloo") != backends.end();
-}
-
-#define SKIP_WITHOUT_GLOO() \
-  if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
-
-// `script` runs on each host, with HOST and HOSTS set.
-Ended run_on_hosts(const Network& network, const std::string& script) {
-  std::vector<std::string> arguments = network.options;
-  for (const auto& word : {std::to_string(network.hosts), std::string("sh"), std::string("-c"), script})
-    arguments.push_back(word);
-  return run_program(
-      arguments, {.program = LOCKSTEP_HOSTS_SH,
-                  .environment = {{"LOCKSTEP", built("bin/lockstep")}, {"RANKS", built("tests/cli/endless_ranks")}}});
-}
-
-#define SKIP_WHERE_FORBIDDEN(ended) \
-  if ((ended).exit_code == 77) GTEST_SKIP() << (ended).err
 
 class Hosts : public testing::TestWithParam<Network> {};
 INSTANTIATE_TEST_SUITE_P(, Hosts,

@@ -13,6 +13,8 @@ inline constexpr const char* variable = "LOCKSTEP_SURVIVE";
 inline constexpr const char* newcomer_variable = "LOCKSTEP_NEWCOMER";
 /// The key under which the launcher says who the members are.
 inline constexpr const char* key = "lockstep/members";
+/// The key under which the work is said to be done.
+inline constexpr const char* done_key = "lockstep/done";
 
 /// Those who work together from some moment on. Each change has the next number.
 struct Generation {

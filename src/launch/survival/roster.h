@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launch/store.h"
+#include "lockstep/base/detail/descriptor.h"
+
+namespace lockstep::launch {
+
+/// What another host's launcher says that ends the run.
+struct DistantEnd {
+  std::string why;  // empty where all went well
+  int exit_code;
+};
+
+/// Who works in a run whose ranks go on when one is killed, as a host's launcher sees it. That of rank 0's host keeps
+/// it, and tells the ranks through the store. The launchers of other hosts report to that one.
+class Roster {
+ public:
+  virtual ~Roster() = default;
+
+  /// A signal has killed this rank of ours. What that means for the others, as the end of a sentence.
+  virtual std::string lose(int rank) = 0;
+  /// A process was started in a lost one's place.
+  virtual void expect(int rank, pid_t newcomer) = 0;
+  /// It has ended before it took part.
+  virtual void forget(int rank, pid_t newcomer) = 0;
+  /// Whether it takes part by now.
+  virtual bool has_admitted(int rank, pid_t newcomer) const = 0;
+
+  /// Hears what newcomers and other hosts have to say. Called several times a second; never blocks.
+  virtual void look() = 0;
+  virtual bool has_other_hosts() const = 0;
+  /// Whether, with all ranks of this host ended, those of other hosts still work. `ended`: some of ours have ended by
+  /// themselves, well or not; else all are lost.
+  virtual bool awaits_others(bool ended) const = 0;
+  /// Fewer are left than the run wants.
+  virtual bool is_too_small() const = 0;
+  virtual std::optional<DistantEnd> distant_end() const = 0;
+  /// Tells other hosts with what exit code this one's ranks have ended. Blocks for two seconds at most.
+  virtual void end(int exit_code) = 0;
+};
+
+using Say = std::function<void(const std::string& message)>;
+
+/// Of ranks 0 to `ranks` - 1, with `least` at least. `door`: where other hosts' launchers report; none: no other hosts.
+std::unique_ptr<Roster> keep_roster(ServedStore& store, int ranks, int least, Descriptor door, Say say);
+
+/// Of ranks `first` to `first` + `count` - 1, kept by the launcher of `host`, whose door is at `port`.
+std::unique_ptr<Roster> report_to_roster(const std::string& host, int port, int first, int count);
+
+}  // namespace lockstep::launch
