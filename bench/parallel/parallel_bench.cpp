@@ -104,8 +104,8 @@ class Contenders {
 
   void add_replicas(const char* name, int64_t replicas, const char* devices, const char* format = "automatic",
                     const char* order = "canonical", int processes = 1) {
-    add(name, serve_commands(processes,
-                             text(network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order)));
+    add(name,
+        serve_commands(processes, text(network_, " ", replicas, " ", devices, " ", batch_, " ", format, " ", order)));
   }
 
   /// What the machine allows: programs that share it and nothing else, each with its part of the batch on one thread.

@@ -228,7 +228,8 @@ TEST(DenseConvolution, LeavesOtherConvolutionsToLibtorchInAScope) {
   EXPECT_EQ(at::conv2d(x, w, none, one, zero, one, 2).sizes(), at::IntArrayRef({2, 6, 5, 5}));
   EXPECT_EQ(at::conv2d(x, with_channels_last(random({6, 4, 3, 3}, 2)), none, one, zero, two).sizes(),
             at::IntArrayRef({2, 6, 3, 3}));
-  EXPECT_EQ(at::conv_transpose2d(x, with_channels_last(random({4, 6, 3, 3}, 2))).sizes(), at::IntArrayRef({2, 6, 9, 9}));
+  EXPECT_EQ(at::conv_transpose2d(x, with_channels_last(random({4, 6, 3, 3}, 2))).sizes(),
+            at::IntArrayRef({2, 6, 9, 9}));
   EXPECT_EQ(at::conv1d(x.select(3, 0), w.select(3, 0).repeat({1, 2, 1})).sizes(), at::IntArrayRef({2, 6, 5}));
 }
 

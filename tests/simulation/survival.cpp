@@ -82,7 +82,8 @@ class Launcher {
     result_.lost = static_cast<int>(network_.dead().size());
     result_.when = scheduler_.now();
     // Who died with all done may have been the one that led; else the end is somebody's.
-    if (result_.hash.empty() && result_.complaint.empty() && !member_.empty() && !key_value_->check({members::done_key}))
+    if (result_.hash.empty() && result_.complaint.empty() && !member_.empty() &&
+        !key_value_->check({members::done_key}))
       result_.complaint = "nobody came to the end";
     for (int process = 0; process < static_cast<int>(processes_.size()); ++process) network_.lose(process);
     network_.bury_dead();

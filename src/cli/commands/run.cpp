@@ -25,7 +25,9 @@ void setup_run(CLI::App& app, Command& chosen, const std::vector<std::string>& p
       ->allow_extra_args(false);
   command->add_option("--rank-offset", options->rank_offset, "The rank of this host's first process");
   command->add_option("--world-size", options->world_size, "Processes on all hosts; default: -n on each of --hosts");
-  command->add_option("--port", options->port, "Where the first of several hosts is found; with --survive the next port is used too; default 29511");
+  command->add_option(
+      "--port", options->port,
+      "Where the first of several hosts is found; with --survive the next port is used too; default 29511");
   command->add_option("--timeout", options->timeout,
                       "Seconds an operation may wait for another rank (LOCKSTEP_TIMEOUT)");
   command->add_option("--grace", options->grace,

@@ -238,11 +238,12 @@ TEST(Preemption, SigUsr2EndsWithACheckpoint) {
 }
 
 TEST(SurviveOptions, ThatMakeNoSenseAreRefused) {
-  for (const auto& [words, why] : {std::pair(Words{"--respawn"}, "expected --survive too"),
-                                   {Words{"--least", "2"}, "expected --survive too"},
-                                   {Words{"--survive", "--least", "3"}, "expected 1 to 2"},
-                                   {Words{"--restarts", "-1"}, "expected 0 or more"},
-                                   {Words{"--survive", "--hosts", "a,b", "--rank-offset", "0", "--port", "65535"}, "expected 1 to 65534"}}) {
+  for (const auto& [words, why] :
+       {std::pair(Words{"--respawn"}, "expected --survive too"),
+        {Words{"--least", "2"}, "expected --survive too"},
+        {Words{"--survive", "--least", "3"}, "expected 1 to 2"},
+        {Words{"--restarts", "-1"}, "expected 0 or more"},
+        {Words{"--survive", "--hosts", "a,b", "--rank-offset", "0", "--port", "65535"}, "expected 1 to 65534"}}) {
     const Ended ended = run_program(run_script(Words{"-n", "2"} + words, "true"));
     EXPECT_EQ(ended.exit_code, 2);
     EXPECT_THAT(ended.err, HasSubstr(why));

@@ -116,7 +116,7 @@ struct DividedOver {
   int64_t parts;
 };
 constexpr DividedOver kSplits[] = {{"cpu:1", 2}, {"cpu:2", 2}, {"cpu:4", 2}, {"cpu:3", 2},
-                             {"cpu:3", 3}, {"cpu:5", 5}, {"cpu:2", 4}};
+                                   {"cpu:3", 3}, {"cpu:5", 5}, {"cpu:2", 4}};
 
 TeamOptions options_of(const Recipe& recipe, int64_t parts) {
   return {.replicas = recipe.replicas, .seed = recipe.seed, .split = {.parts = parts}};
