@@ -75,6 +75,33 @@ TEST(TrainContract, ARunThatWasKilledGoesOnToTheSameBits) {
   EXPECT_EQ(hash_of(folder.file("run")), expected());
 }
 
+// 13 steps an epoch: each part of the run but the last ends in the middle of one.
+TEST(TrainContract, ARunGoesOnUnderOtherSplitsToTheSameBits) {
+  const TemporaryFolder folder;
+  const std::string alone = folder.file("alone"), run = folder.file("run");
+  const Words recipe{"train",      "mlp",
+                     "--data",     "synthetic:1x8x8:4:400",
+                     "--batch",    "32",
+                     "--epochs",   "2",
+                     "--set",      "hidden=16,16,16",
+                     "--set",      "dropout=0.2",
+                     "--replicas", "4",
+                     "--slices",   "2",
+                     "--momentum", "0.9",
+                     "--no-curves"};
+  expect_success(recipe + Words{"--devices", "1", "--out", alone});
+  expect_success(recipe + Words{"--devices", "cpu:2", "--split", "p2", "--steps", "5", "--out", run});
+  const Words resumed{"train", "--resume", run};
+  expect_success(resumed + Words{"--devices", "cpu:2", "--split", "t2", "--steps", "12"});
+  expect_success(resumed + Words{"--devices", "cpu:4", "--split", "p2t2", "--steps", "18"});
+  const Words rest{"--steps", "0", "--devices", "1", "--split"};
+  if (comm::backends().empty())
+    expect_success(resumed + rest + Words{"data"});
+  else
+    expect_success(Words{"run", "-n", "2", "--", built("bin/lockstep")} + resumed + rest + Words{"p2"});
+  EXPECT_EQ(hash_of(run), hash_of(alone));
+}
+
 // A small recipe that needs no package.
 TEST(Train, ASignalEndsTheStepAndTheRunGoesOnLater) {
   const TemporaryFolder folder;
