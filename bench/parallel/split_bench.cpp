@@ -80,17 +80,15 @@ double resident_mib() {
   return 0;
 }
 
-// Reads numbers of steps and makes them. Answers with the seconds of a step, the share of the threads' time that was
-// spent waiting, and the memory that the training has brought with it, of the process with most.
+// Reads numbers of steps and makes them. Answers with the seconds of a step, and the memory that the training has
+// brought with it, of the process with most.
 template <class Network>
 void serve(const Network& made, const torch::Tensor& examples, const parallel::TeamOptions& options,
            const parallel::Rule& rule = parallel::Sgd{.lr = 0.001}) {
   const auto labels = torch::randint(10, {examples.size(0)});
   const double before_training = resident_mib() - bytes_of(*made) / (1 << 20);
   const auto team = parallel::Team::create(options);
-  const auto threads = static_cast<double>(parse_devices(options.devices).size());
   int steps = 0;
-  std::vector<Timings> spent(kReplicas);
   team.run([&](parallel::Replica& me) {
     auto net = me.share(made);
     auto optimizer = me.optimizer(rule);
@@ -102,21 +100,16 @@ void serve(const Network& made, const torch::Tensor& examples, const parallel::T
       const int count = steps;
       me.barrier();  // everybody has read it
       if (count == 0) return;
-      const Timings before = me.timings();
       const auto start = Clock::now();
       for (int step = 0; step < count; ++step)
         me.step(torch::nn::functional::cross_entropy(net->forward(inputs), targets), optimizer);
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      spent[me.number()] = me.timings() - before;
       me.barrier();
       if (!first_here) continue;
       const auto most = torch::tensor({resident_mib() - before_training}, torch::kDouble);
       if (options.group.size() > 1) options.group.all_reduce(most, ReduceOp::max).wait();
       if (me.number() != 0) continue;
-      double busy = 0;
-      for (const Timings& one : spent) busy += one.total() - one[Phase::wait];
-      std::cout << seconds / count << " " << 1 - busy / (threads * seconds) << " " << most.item<double>() << "\n"
-                << std::flush;
+      std::cout << seconds / count << " " << most.item<double>() << "\n" << std::flush;
     }
   });
 }
@@ -171,10 +164,8 @@ void compare(const std::string& network, int steps, int rounds, const std::vecto
                        {"ms_per_step", 1e3 * median(seconds[c])},
                        {"speedup", speedup}};
     if (const auto& answer = peers[c]->answer(); answer.size() > 1) {
-      std::printf("; %5.0f MiB more in the process with most; its threads idle %4.1f %%", answer.at(2),
-                  100 * answer.at(1));
-      row["idle_share"] = answer.at(1);
-      row["mib"] = answer.at(2);
+      std::printf("; %5.0f MiB more in the process with most", answer.at(1));
+      row["mib"] = answer.at(1);
     }
     std::printf("\n");
     results.push_back(row);
