@@ -31,6 +31,7 @@ def below(pids: Sequence[int]) -> List[int]:
 
 
 def seconds(pid: int) -> float:
-    """Processor time of a process and of those that it started, as a compiler; 0 where that is not to be seen."""
-    every = [_fields(pathlib.Path(f"/proc/{each}/stat")) for each in [pid, *below([pid])]]
-    return sum(int(fields[11]) + int(fields[12]) for fields in every if fields) / os.sysconf("SC_CLK_TCK")
+    """Processor time of a process and of those that it started, as a compiler; 0 where that is not to be seen. It only grows:
+    the time of one that ended is its parent's as soon as the parent has waited for it (fields 13 and 14), which is read last."""
+    every = [_fields(pathlib.Path(f"/proc/{each}/stat")) for each in reversed([pid, *below([pid])])]
+    return sum(sum(map(int, fields[11:15])) for fields in every if fields) / os.sysconf("SC_CLK_TCK")
