@@ -6,7 +6,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/ones_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/library.h>
@@ -24,6 +26,7 @@
 namespace lockstep::parallel {
 namespace {
 
+using torch::autograd::variable_list;
 using TensorSet = std::set<const c10::TensorImpl*>;
 
 thread_local TensorSet* seen = nullptr;
@@ -56,10 +59,11 @@ class Looking {
   const c10::impl::IncludeDispatchKeyGuard here_;
 };
 
-/// Operations that don't go through the dispatcher are seen in the graph that they leave behind.
-void add_leaves(const Bundle& bundle, TensorSet& into) {
+/// What the graph behind a bundle begins at. Operations that don't go through the dispatcher are seen in it, too.
+variable_list leaves_of(const Bundle& bundle) {
   std::vector<torch::autograd::Node*> open;
   std::set<torch::autograd::Node*> known;
+  variable_list leaves;
   const auto add = [&](torch::autograd::Node* node) {
     if (node != nullptr && known.insert(node).second) open.push_back(node);
   };
@@ -68,10 +72,25 @@ void add_leaves(const Bundle& bundle, TensorSet& into) {
   while (!open.empty()) {
     auto* const node = open.back();
     open.pop_back();
-    if (auto* const leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node))
-      into.insert(leaf->variable.unsafeGetTensorImpl());
+    if (auto* const leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) leaves.push_back(leaf->variable);
     for (const auto& edge : node->next_edges()) add(edge.function.get());
   }
+  return leaves;
+}
+
+/// Seconds of the pass back to the leaves, which keep no gradient of it.
+double backward_seconds(const Bundle& bundle, const variable_list& leaves) {
+  variable_list outputs, gradients;
+  for (const at::Tensor& tensor : bundle.tensors())
+    if (tensor.defined() && tensor.requires_grad()) {
+      outputs.push_back(tensor);
+      gradients.push_back(at::ones_like(tensor));
+    }
+  if (outputs.empty() || leaves.empty()) return 0;
+  const double begin = thread_seconds();
+  torch::autograd::grad(outputs, leaves, gradients, /*retain_graph=*/false, /*create_graph=*/false,
+                        /*allow_unused=*/true);
+  return thread_seconds() - begin;
 }
 
 /// The network in eval mode, on a thread that runs no replica; afterwards all is as it was.
@@ -95,7 +114,7 @@ class Apart {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-// Each stage's graph is its own: what comes in has none. What occurs twice still does.
+// Each stage's graph is its own: it begins with what comes in. What occurs twice still does.
 void cut_off(Bundle& bundle, bool copies) {
   const auto given = bundle.tensors();
   auto tensors = given;
@@ -104,9 +123,10 @@ void cut_off(Bundle& bundle, bool copies) {
     if (same < given.begin() + static_cast<ptrdiff_t>(t))
       tensors[t] = tensors[same - given.begin()];
     else if (given[t].defined())
-      tensors[t] = copies ? given[t].detach().clone() : given[t].detach();
+      tensors[t] = (copies ? given[t].detach().clone() : given[t].detach()).requires_grad_(given[t].requires_grad());
   }
   bundle.replace_tensors(tensors);
+  lay_border(bundle, [] {});  // a stage may write to what comes in, but not to a leaf
 }
 
 // Maps between sparse tensors are made again each time, as they are in a step.
@@ -121,8 +141,10 @@ std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle&
       const Looking looking(look.tensors);
       stage.run(bundle);
     }
-    look.seconds = thread_seconds() - begin;
-    add_leaves(bundle, look.tensors);
+    const double forward = thread_seconds() - begin;
+    const variable_list leaves = leaves_of(bundle);
+    for (const at::Tensor& leaf : leaves) look.tensors.insert(leaf.unsafeGetTensorImpl());
+    look.seconds = forward + backward_seconds(bundle, leaves);
     for (const std::string& name : bundle.names())
       if (bundle.type(name).pack == nullptr) look.other = name;
   }

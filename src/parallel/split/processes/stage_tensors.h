@@ -16,13 +16,13 @@ namespace lockstep::parallel {
 /// One stage, as it was seen at work.
 struct StageLook {
   std::string name;
-  double seconds = 0;                          // forwards
+  double seconds = 0;                          // forwards and backwards
   std::set<const c10::TensorImpl*> tensors{};  // whatever it used: parameters and buffers are among them
   std::string other{};  // a value that it hands on, of a type that does not cross to other processes
 };
 
-/// Runs the network's stages on the bundle in eval mode, and looks on. Nothing of the network changes, no replica is
-/// waited for and no random number is taken.
+/// Runs the network's stages on the bundle in eval mode, forwards and backwards, and looks on. Nothing of the network
+/// changes, no replica is waited for and no random number is taken.
 std::vector<StageLook> look_at_stages(torch::nn::Module& network, const Bundle& bundle);
 
 }  // namespace lockstep::parallel
