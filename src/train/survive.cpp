@@ -116,7 +116,9 @@ Outcome train_surviving(comm::Membership& membership, const MakeTrainer& make) {
       std::string event;
       if (!before.empty()) {
         const double seconds = std::chrono::duration<double>(Clock::now() - noticed).count();
-        const int64_t again = done - (copy ? copy->cursor.step : 0);
+        const int64_t from = copy ? copy->cursor.step : 0;
+        done = std::max(done, from);  // the copy of another process may be a step ahead
+        const int64_t again = done - from;
         const auto processes = std::ssize(membership.ranks());
         event = text(change_of(before, membership.ranks()), " after step ", done, "; ", processes,
                      processes == 1 ? " process goes" : " processes go", " on ", report::fixed(seconds, 2),
