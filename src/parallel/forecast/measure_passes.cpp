@@ -27,18 +27,13 @@ int64_t bytes_in_use() {
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-/// As a process sends what the next one needs (process_pipeline.cpp): each tensor once.
+// As a process sends what the next one needs (process_pipeline.cpp).
 void add_crossing(StageCost& cost, const Bundle& bundle) {
-  std::unordered_set<const void*> known;
-  for (const at::Tensor& tensor : bundle.tensors()) {
-    if (!tensor.defined() || !known.insert(tensor.unsafeGetTensorImpl()).second) continue;
-    const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    cost.handed_bytes += bytes;
-    ++cost.handed_tensors;
-    if (!tensor.requires_grad()) continue;
-    cost.returned_bytes += bytes;
-    ++cost.returned_tensors;
-  }
+  const CrossingBytes crossing = crossing_of(bundle);
+  cost.handed_bytes += crossing.handed_bytes;
+  cost.handed_tensors += crossing.handed_tensors;
+  cost.returned_bytes += crossing.returned_bytes;
+  cost.returned_tensors += crossing.returned_tensors;
 }
 
 /// Between stages: takes the time of the one under way, and the memory that it left behind.

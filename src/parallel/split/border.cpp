@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,21 @@ void lay_border(Bundle& bundle, std::function<void()> on_back) {
   for (size_t t = 0; t < tensors.size(); ++t)
     if (output_of[t] >= 0) tensors[t] = outputs[output_of[t]];
   bundle.replace_tensors(tensors);
+}
+
+CrossingBytes crossing_of(const Bundle& bundle) {
+  CrossingBytes out;
+  std::unordered_set<const void*> known;
+  for (const at::Tensor& tensor : bundle.tensors()) {
+    if (!tensor.defined() || !known.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    out.handed_bytes += bytes;
+    ++out.handed_tensors;
+    if (!tensor.requires_grad()) continue;
+    out.returned_bytes += bytes;
+    ++out.returned_tensors;
+  }
+  return out;
 }
 
 double thread_seconds() {

@@ -11,8 +11,12 @@
 namespace lockstep::parallel {
 
 // least[p][s]: the smallest largest cost of the first p parts over the first s stages; from[p][s]: where part p begins.
-std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices) {
+std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
+                               std::span<const double> borders) {
   const size_t stages = costs.size(), parts = devices.size();
+  const auto border = [&](size_t stage) {
+    return stage == 0 || stage == stages || borders.empty() ? 0.0 : borders[stage];
+  };
   LOCKSTEP_ASSERT(parts >= 1 && parts <= stages);
   std::vector<double> until(stages + 1, 0);
   std::partial_sum(costs.begin(), costs.end(), until.begin() + 1);
@@ -23,7 +27,8 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
   for (size_t p = 1; p <= parts; ++p)
     for (size_t end = p; end <= stages; ++end)
       for (size_t begin = p - 1; begin < end; ++begin) {
-        const double cost = (until[end] - until[begin]) / static_cast<double>(devices[p - 1]);
+        const double cost =
+            (until[end] - until[begin] + border(begin) + border(end)) / static_cast<double>(devices[p - 1]);
         const double largest = std::max(least[p - 1][begin], cost);
         if (largest >= least[p][end]) continue;
         least[p][end] = largest;
@@ -35,14 +40,15 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
 }
 
 std::vector<size_t> cut_evenly_at(std::span<const size_t> begins, std::span<const double> costs,
-                                  std::span<const int64_t> devices) {
-  std::vector<double> joined;
+                                  std::span<const int64_t> devices, std::span<const double> borders) {
+  std::vector<double> joined, borders_there;
   for (size_t b = 0; b < begins.size(); ++b) {
     const size_t end = b + 1 < begins.size() ? begins[b + 1] : costs.size();
     const auto these = costs.subspan(begins[b], end - begins[b]);
     joined.push_back(std::reduce(these.begin(), these.end()));
+    if (!borders.empty()) borders_there.push_back(borders[begins[b]]);
   }
-  std::vector<size_t> first = cut_evenly(joined, devices);
+  std::vector<size_t> first = cut_evenly(joined, devices, borders_there);
   for (size_t& part : first) part = begins[part];
   return first;
 }

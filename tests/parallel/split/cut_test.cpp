@@ -20,24 +20,28 @@ namespace {
 
 using Stages = std::vector<size_t>;
 
-double largest(const std::vector<double>& costs, const std::vector<int64_t>& devices, const Stages& first) {
+double largest(const std::vector<double>& costs, const std::vector<int64_t>& devices,
+               const std::vector<double>& borders, const Stages& first) {
   double most = 0;
   for (size_t part = 0; part < first.size(); ++part) {
     const size_t end = part + 1 < first.size() ? first[part + 1] : costs.size();
-    const double cost = std::accumulate(costs.begin() + static_cast<ptrdiff_t>(first[part]),
-                                        costs.begin() + static_cast<ptrdiff_t>(end), 0.0);
+    double cost = std::accumulate(costs.begin() + static_cast<ptrdiff_t>(first[part]),
+                                  costs.begin() + static_cast<ptrdiff_t>(end), 0.0);
+    if (part > 0) cost += borders[first[part]];
+    if (end < costs.size()) cost += borders[end];
     most = std::max(most, cost / static_cast<double>(devices[part]));
   }
   return most;
 }
 
 /// The least that any cut gives, by trying them all.
-double least(const std::vector<double>& costs, const std::vector<int64_t>& devices, Stages first = {0}) {
-  if (first.size() == devices.size()) return largest(costs, devices, first);
+double least(const std::vector<double>& costs, const std::vector<int64_t>& devices, const std::vector<double>& borders,
+             Stages first = {0}) {
+  if (first.size() == devices.size()) return largest(costs, devices, borders, first);
   double found = std::numeric_limits<double>::infinity();
   for (size_t next = first.back() + 1; next < costs.size(); ++next) {
     first.push_back(next);
-    found = std::min(found, least(costs, devices, first));
+    found = std::min(found, least(costs, devices, borders, first));
     first.pop_back();
   }
   return found;
@@ -47,6 +51,9 @@ TEST(ACut, BeginsPartsWhereItMay) {
   const std::vector<double> costs{1, 1, 1, 3, 1};
   EXPECT_EQ(cut_evenly_at(Stages{0, 1, 4}, costs, std::vector<int64_t>{1, 1}), (Stages{0, 1}));
   EXPECT_EQ(cut_evenly_at(Stages{0, 1, 4}, costs, std::vector<int64_t>{1, 1, 1}), (Stages{0, 1, 4}));
+  EXPECT_EQ(cut_evenly_at(Stages{0, 1, 3}, std::vector<double>{2, 1, 2, 1}, std::vector<int64_t>{1, 1},
+                          std::vector<double>{0, 3, 0, 1}),
+            (Stages{0, 3}));
   EXPECT_EQ(may_begin_part({false, true, false, true, true}), (std::vector<bool>{true, false, false, true, true}));
 }
 
@@ -59,11 +66,13 @@ TEST(ACut, MakesTheLargestPartAsSmallAsCanBe) {
     for (double& cost : costs) cost = static_cast<double>(random() % 20);
     std::vector<int64_t> devices(1 + random() % costs.size());
     for (int64_t& count : devices) count = 1 + static_cast<int64_t>(random() % 3);
-    const Stages first = cut_evenly(costs, devices);
+    std::vector<double> borders(costs.size());
+    for (double& border : borders) border = round % 2 == 0 ? 0 : static_cast<double>(random() % 20);
+    const Stages first = round % 2 == 0 ? cut_evenly(costs, devices) : cut_evenly(costs, devices, borders);
     ASSERT_EQ(first.size(), devices.size());
     EXPECT_EQ(first[0], 0U);
     for (size_t part = 1; part < first.size(); ++part) EXPECT_LT(first[part - 1], first[part]);
-    EXPECT_DOUBLE_EQ(largest(costs, devices, first), least(costs, devices));
+    EXPECT_DOUBLE_EQ(largest(costs, devices, borders, first), least(costs, devices, borders));
   }
 }
 

@@ -57,10 +57,11 @@ class Cuts {
 
   std::vector<size_t> choose(int64_t parts) const {
     std::vector<size_t> begins;
-    std::vector<double> costs;
+    std::vector<double> costs, borders{0};
     for (size_t stage = 0; stage < looks_.size(); ++stage) {
       if (reasons_[stage].empty()) begins.push_back(stage);
       costs.push_back(looks_[stage].seconds + 1e-9);
+      borders.push_back(kCrossingByte * static_cast<double>(looks_[stage].crossing_bytes));
     }
     if (static_cast<int64_t>(begins.size()) < parts) {
       const auto reason = std::ranges::find_if(reasons_, [](const std::string& why) { return !why.empty(); });
@@ -68,7 +69,7 @@ class Cuts {
            " for split p", parts, reason == reasons_.end() ? "" : text(": ", *reason), ". Give each process --devices ",
            parts, " (its threads then divide the network), or use --split data");
     }
-    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1));
+    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1), borders);
   }
 
  private:
@@ -162,7 +163,8 @@ ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::T
     names.push_back(look.name);
     costs.push_back(look.seconds + 1e-9);
   }
-  log_info("split p", parts, ", a process a part, by the time of stages: ", describe_cut(names, costs, first));
+  log_info("split p", parts,
+           ", a process a part, by the time of stages and what crosses: ", describe_cut(names, costs, first));
   return cut;
 }
 

@@ -145,6 +145,8 @@ std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle&
     const variable_list leaves = leaves_of(bundle);
     for (const at::Tensor& leaf : leaves) look.tensors.insert(leaf.unsafeGetTensorImpl());
     look.seconds = forward + backward_seconds(bundle, leaves);
+    const CrossingBytes crossing = crossing_of(bundle);
+    look.crossing_bytes = crossing.handed_bytes + crossing.returned_bytes;
     for (const std::string& name : bundle.names())
       if (bundle.type(name).pack == nullptr) look.other = name;
   }

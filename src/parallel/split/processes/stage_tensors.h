@@ -17,6 +17,7 @@ namespace lockstep::parallel {
 struct StageLook {
   std::string name;
   double seconds = 0;                          // forwards and backwards
+  int64_t crossing_bytes = 0;                  // where the next one is in another process: what goes and comes back
   std::set<const c10::TensorImpl*> tensors{};  // whatever it used: parameters and buffers are among them
   std::string other{};  // a value that it hands on, of a type that does not cross to other processes
 };
