@@ -6,8 +6,12 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -57,6 +61,22 @@ TEST(Gloo, AManyPieceSumIsCanonical) {
     auto tensor = contribution(group.rank(), 9000001, at::kFloat);
     group.all_reduce(tensor).wait();
     EXPECT_TRUE(at::equal(tensor, test::tree_reference(ReduceOp::sum, 3, 9000001, at::kFloat)));
+  });
+}
+
+TEST(Gloo, ItsThreadsPushNobodyOffACore) {
+  SKIP_WITHOUT_GLOO();
+  const int mine = sched_getscheduler(0);
+  run_threads(1, [mine](const Group&) {
+    int found = 0;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      if (std::ifstream(thread.path() / "comm") >> name; name != "gloo_tcp_loop") continue;
+      ++found;
+      EXPECT_EQ(sched_getscheduler(std::stoi(thread.path().filename())), mine == SCHED_OTHER ? SCHED_BATCH : mine);
+    }
+    EXPECT_GE(found, 1);
+    EXPECT_EQ(sched_getscheduler(0), mine);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ifaddrs.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -60,6 +61,29 @@ class BrokenPipesBlocked {
 
  private:
   sigset_t pipe_, before_;
+};
+
+// Threads that this thread starts while it lives push no other one off its core when they wake up. Gloo's poll a
+// connection as long as another thread has its lock; pushed off, that one kept the lock, and waited for their core.
+class StartsPatientThreads {
+ public:
+  StartsPatientThreads() : policy_(sched_getscheduler(0)) {
+    if (policy_ == SCHED_OTHER) set(SCHED_BATCH);
+  }
+  ~StartsPatientThreads() {
+    if (policy_ == SCHED_OTHER) set(SCHED_OTHER);
+  }
+  StartsPatientThreads(const StartsPatientThreads&) = delete;
+  StartsPatientThreads& operator=(const StartsPatientThreads&) = delete;
+
+ private:
+  // Where that is forbidden all is slower, and right.
+  static void set(int policy) {
+    const sched_param none{};
+    sched_setscheduler(0, policy, &none);
+  }
+
+  const int policy_;  // of this thread; who has chosen another one keeps it
 };
 
 // The work under way, so that close() can fail it from another thread.
@@ -139,6 +163,7 @@ class GlooTransport : public Transport {
         timeout_(timeout),
         reports_(std::move(reports)) {
     const BrokenPipesBlocked blocked;
+    const StartsPatientThreads patient;
     auto options = ProcessGroupGloo::Options::create(timeout);
     options->threads = 1;  // only the ring runs on them
     options->devices.push_back(is_interface(address_) ? ProcessGroupGloo::createDeviceForInterface(address_)
