@@ -70,7 +70,7 @@ TEST(Gloo, ItsThreadsPushNobodyOffACore) {
     int patient = 0;
     for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
       patient += sched_getscheduler(std::stoi(thread.path().filename())) == SCHED_BATCH ? 1 : 0;
-    if (mine == SCHED_OTHER) EXPECT_GE(patient, 1);
+    EXPECT_TRUE(patient > 0 || mine != SCHED_OTHER);
     EXPECT_EQ(sched_getscheduler(0), mine);
   });
 }
