@@ -116,16 +116,16 @@ std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts) {
   for (const GradientCost& gradient : cost.gradients) is_trained[gradient.stage] = true;
   const std::vector<bool> may_begin = may_begin_part(is_trained);
   std::vector<size_t> begins;
-  std::vector<double> seconds, borders{0};
+  std::vector<double> seconds;
+  std::vector<int64_t> crossing;
   for (size_t stage = 0; stage < cost.stages.size(); ++stage) {
     if (may_begin[stage]) begins.push_back(stage);
     seconds.push_back(cost.stages[stage].seconds());
-    borders.push_back(kCrossingByte *
-                      static_cast<double>(cost.stages[stage].handed_bytes + cost.stages[stage].returned_bytes));
+    crossing.push_back(cost.stages[stage].handed_bytes + cost.stages[stage].returned_bytes);
   }
   require(static_cast<int64_t>(begins.size()) >= parts, "forecast", "split p", parts, " wants ", parts,
           " processes, and ", begins.size(), " of the network's stages may begin a part, expected one for each");
-  const std::vector<size_t> first = cut_evenly_at(begins, seconds, std::vector<int64_t>(parts, 1), borders);
+  const std::vector<size_t> first = cut_evenly_at(begins, seconds, std::vector<int64_t>(parts, 1), crossing);
   std::vector<ProcessPart> out;
   for (size_t part = 0; part < first.size(); ++part)
     out.push_back(process_part(cost, first[part], part + 1 < first.size() ? first[part + 1] : cost.stages.size()));

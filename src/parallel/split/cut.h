@@ -17,13 +17,10 @@ namespace lockstep::parallel {
 std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
                                std::span<const double> borders = {});
 
-/// The same where only these stages may begin a part; the first of them is 0.
+/// The same where only these stages may begin a part; the first of them is 0. `crossing`: bytes that cross behind each
+/// stage where the next one is in another process, there and back; the costs are seconds then. Empty where none do.
 std::vector<size_t> cut_evenly_at(std::span<const size_t> begins, std::span<const double> costs,
-                                  std::span<const int64_t> devices, std::span<const double> borders = {});
-
-/// Seconds that each of two processes takes for a byte that goes from one to the other: connections within a machine
-/// carried 7 to 11 Gbit/s. What lies between the processes is not known where a network is cut.
-constexpr double kCrossingByte = 1e-9;
+                                  std::span<const int64_t> devices, std::span<const int64_t> crossing = {});
 
 /// Which stages may begin a part where each has weights that are trained: what has none stays with what comes before
 /// it, or with the first that has some.

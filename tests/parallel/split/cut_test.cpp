@@ -52,7 +52,7 @@ TEST(ACut, BeginsPartsWhereItMay) {
   EXPECT_EQ(cut_evenly_at(Stages{0, 1, 4}, costs, std::vector<int64_t>{1, 1}), (Stages{0, 1}));
   EXPECT_EQ(cut_evenly_at(Stages{0, 1, 4}, costs, std::vector<int64_t>{1, 1, 1}), (Stages{0, 1, 4}));
   EXPECT_EQ(cut_evenly_at(Stages{0, 1, 3}, std::vector<double>{2, 1, 2, 1}, std::vector<int64_t>{1, 1},
-                          std::vector<double>{0, 3, 0, 1}),
+                          std::vector<int64_t>{3'000'000'000, 0, 1'000'000'000, 0}),
             (Stages{0, 3}));
   EXPECT_EQ(may_begin_part({false, true, false, true, true}), (std::vector<bool>{true, false, false, true, true}));
 }

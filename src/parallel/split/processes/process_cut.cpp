@@ -57,11 +57,12 @@ class Cuts {
 
   std::vector<size_t> choose(int64_t parts) const {
     std::vector<size_t> begins;
-    std::vector<double> costs, borders{0};
+    std::vector<double> costs;
+    std::vector<int64_t> crossing;
     for (size_t stage = 0; stage < looks_.size(); ++stage) {
       if (reasons_[stage].empty()) begins.push_back(stage);
       costs.push_back(looks_[stage].seconds + 1e-9);
-      borders.push_back(kCrossingByte * static_cast<double>(looks_[stage].crossing_bytes));
+      crossing.push_back(looks_[stage].crossing_bytes);
     }
     if (static_cast<int64_t>(begins.size()) < parts) {
       const auto reason = std::ranges::find_if(reasons_, [](const std::string& why) { return !why.empty(); });
@@ -69,7 +70,7 @@ class Cuts {
            " for split p", parts, reason == reasons_.end() ? "" : text(": ", *reason), ". Give each process --devices ",
            parts, " (its threads then divide the network), or use --split data");
     }
-    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1), borders);
+    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1), crossing);
   }
 
  private:
