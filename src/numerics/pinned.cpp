@@ -122,6 +122,7 @@ ReplicaNumerics::ReplicaNumerics(const NumericsOptions& options)
   const uint64_t control = control_for(options);
   pin_numerics();
   set_float_control(control);
+  at::internal::lazy_init_num_threads();  // else this program's first loop takes the number that another thread left
   at::set_num_threads(options.intra_op_threads);
 }
 
