@@ -183,8 +183,12 @@ constexpr Division kSharers[] = {{1, "cpu:2", "t2"},   {1, "cpu:4", "t2"},   {1,
 constexpr Division kBoth[] = {{2, "cpu:1", "data"}, {4, "cpu:1", "data"}, {2, "cpu:2", "data"},
                               {2, "cpu:2", "p2"},   {2, "cpu:4", "p2"},   {2, "cpu:4", "p4"}};
 constexpr Division kBothSharers[] = {{2, "cpu:2", "t2"}, {2, "cpu:4", "t4"}, {2, "cpu:4", "p2t2"}};
-constexpr Division kParts[] = {{2, "cpu:1", "p2", 1},   {4, "cpu:1", "p2", 2},   {4, "cpu:1", "p4", 1},
-                               {2, "cpu:2", "p2t2", 1}, {4, "cpu:2", "p2t2", 2}, {2, "cpu:4", "p2t4", 1}};
+constexpr Division kParts[] = {{2, "cpu:1", "p2", 1}, {4, "cpu:1", "p2", 2}, {4, "cpu:1", "p4", 1}};
+constexpr Division kPartSharers[] = {{2, "cpu:2", "p2t2", 1}, {4, "cpu:2", "p2t2", 2}, {2, "cpu:4", "p2t4", 1}};
+// For networks whose slices can't be shared, so that they have as many.
+constexpr Division kMore[] = {{1, "cpu:8", "data"},  {1, "cpu:3", "p2"},   {1, "cpu:6", "p2"}, {1, "cpu:6", "p4"},
+                              {4, "cpu:2", "data"},  {4, "cpu:2", "p2"},   {2, "cpu:3", "p2"}, {8, "cpu:1", "p2", 4},
+                              {8, "cpu:1", "p4", 2}, {4, "cpu:2", "p4", 1}};
 
 std::vector<Division> divisions_of(const Network& network) {
   std::vector<Division> all;
@@ -194,7 +198,11 @@ std::vector<Division> divisions_of(const Network& network) {
   if (!test::joins_ranks()) return all;
   add(kBoth);
   if (network.is_dense) add(kBothSharers);
-  if (network.is_dense) add(kParts);
+  add(kParts);
+  if (network.is_dense)
+    add(kPartSharers);
+  else
+    add(kMore);
   return all;
 }
 
