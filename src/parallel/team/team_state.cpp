@@ -61,12 +61,15 @@ void TeamState::join_parts(std::vector<std::map<std::string, at::Tensor>>& held,
       parcel.words.push_back(name);
       parcel.tensors.push_back(tensor);
     }
-    for (int other = 0; other < part.parts; ++other)
-      if (other != part.part && wishes[other * mine.numel() + static_cast<int64_t>(m)].item<int64_t>() != 0)
-        for (comm::Work& work : post(line, other, 0, parcel)) sent.push_back(std::move(work));
+    for (int other = 0; other < part.parts; ++other) {
+      if (other == part.part || wishes[other * mine.numel() + static_cast<int64_t>(m)].item<int64_t>() == 0) continue;
+      FirstMessage first;
+      for (comm::Work& work : post(line, other, 0, parcel, first)) sent.push_back(std::move(work));
+    }
     for (int other = 0; wanted[m] && other < part.parts; ++other) {
       if (other == part.part) continue;
-      const Parcel theirs = receive(line, other, 0);
+      FirstMessage first;
+      const Parcel theirs = receive(line, other, 0, first);
       for (size_t w = 0; w < theirs.words.size(); ++w) joined[m].emplace(theirs.words[w], theirs.tensors[w]);
     }
   }

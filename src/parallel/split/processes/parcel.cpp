@@ -7,14 +7,19 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cstring>
 #include <span>
+#include <utility>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::parallel {
 namespace {
 
-// The first message has this size, so that the other side can wait for it: most labels fit.
-constexpr int64_t kLabelWords = 256;
 constexpr int64_t kBoundary = 64;
+// Larger tensors are messages of their own, which nobody copies.
+constexpr int64_t kCopiedBytes = 256 * 1024;
+constexpr int64_t kWord = sizeof(int64_t);
 
 /// The memory that a tensor takes up, from its first element to its last.
 struct Extent {
@@ -34,41 +39,55 @@ at::Tensor memory_of(const at::Tensor& tensor) {
   return tensor.detach().as_strided({extent_of(tensor).span}, {1}, tensor.storage_offset());
 }
 
-void put_text(std::vector<int64_t>& label, const std::string& text) {
-  label.push_back(static_cast<int64_t>(text.size()));
+bool is_copied(const Extent& extent, int64_t element_size) {
+  return extent.span * element_size <= kCopiedBytes;
+}
+
+// In words: what is put together is read by the word.
+int64_t words_of(int64_t bytes) {
+  return (bytes + kWord - 1) / kWord;
+}
+
+void put_text(std::vector<int64_t>& letter, const std::string& text) {
+  letter.push_back(static_cast<int64_t>(text.size()));
   for (size_t at = 0; at < text.size(); at += sizeof(int64_t)) {
     int64_t word = 0;
     std::copy_n(text.begin() + static_cast<ptrdiff_t>(at), std::min(sizeof word, text.size() - at),
                 reinterpret_cast<char*>(&word));
-    label.push_back(word);
+    letter.push_back(word);
   }
 }
 
-/// All that the other side must know before it can receive the tensors.
-std::vector<int64_t> label_of(const Parcel& parcel) {
-  std::vector<int64_t> label{0, static_cast<int64_t>(parcel.numbers.size())};
-  label.insert(label.end(), parcel.numbers.begin(), parcel.numbers.end());
-  label.push_back(static_cast<int64_t>(parcel.words.size()));
-  for (const std::string& word : parcel.words) put_text(label, word);
-  label.push_back(static_cast<int64_t>(parcel.tensors.size()));
+/// All that the other side must know before it can receive the tensors, and the small ones. The first word says how
+/// many there are.
+std::vector<int64_t> letter_of(const Parcel& parcel) {
+  std::vector<int64_t> letter{0, static_cast<int64_t>(parcel.numbers.size())};
+  letter.insert(letter.end(), parcel.numbers.begin(), parcel.numbers.end());
+  letter.push_back(static_cast<int64_t>(parcel.words.size()));
+  for (const std::string& word : parcel.words) put_text(letter, word);
+  letter.push_back(static_cast<int64_t>(parcel.tensors.size()));
   for (const at::Tensor& tensor : parcel.tensors) {
-    label.push_back(tensor.defined() ? 1 : 0);
+    letter.push_back(tensor.defined() ? 1 : 0);
     if (!tensor.defined()) continue;
     const Extent extent = extent_of(tensor);
-    label.insert(label.end(), {static_cast<int64_t>(tensor.scalar_type()), extent.lead, extent.span, tensor.dim()});
-    label.insert(label.end(), tensor.sizes().begin(), tensor.sizes().end());
-    label.insert(label.end(), tensor.strides().begin(), tensor.strides().end());
+    letter.insert(letter.end(), {static_cast<int64_t>(tensor.scalar_type()), extent.lead, extent.span, tensor.dim()});
+    letter.insert(letter.end(), tensor.sizes().begin(), tensor.sizes().end());
+    letter.insert(letter.end(), tensor.strides().begin(), tensor.strides().end());
+    const int64_t bytes = extent.span * static_cast<int64_t>(tensor.element_size());
+    if (bytes == 0 || !is_copied(extent, static_cast<int64_t>(tensor.element_size()))) continue;
+    const size_t at = letter.size();
+    letter.resize(at + words_of(bytes), 0);
+    std::memcpy(&letter[at], tensor.const_data_ptr(), bytes);
   }
-  label[0] = static_cast<int64_t>(label.size());
-  label.resize(std::max<int64_t>(kLabelWords, label[0]), 0);
-  return label;
+  letter[0] = static_cast<int64_t>(letter.size());
+  return letter;
 }
 
-class LabelReader {
+class LetterReader {
  public:
-  explicit LabelReader(std::vector<int64_t> label) : label_(std::move(label)) {}
+  explicit LetterReader(std::vector<int64_t> letter) : letter_(std::move(letter)) {}
 
-  int64_t number() { return label_.at(at_++); }
+  int64_t number() { return letter_.at(at_++); }
   std::vector<int64_t> numbers(int64_t count) {
     std::vector<int64_t> out;
     for (int64_t n = 0; n < count; ++n) out.push_back(number());
@@ -76,41 +95,52 @@ class LabelReader {
   }
   std::string text() {
     std::string out(number(), '\0');
-    const auto words = numbers((static_cast<int64_t>(out.size()) + 7) / 8);
-    std::copy_n(reinterpret_cast<const char*>(words.data()), out.size(), out.begin());
+    bytes(out.data(), static_cast<int64_t>(out.size()));
     return out;
+  }
+  void bytes(void* out, int64_t count) {
+    LOCKSTEP_ASSERT(words_of(count) <= std::ssize(letter_) - static_cast<int64_t>(at_));
+    if (count > 0) std::memcpy(out, &letter_[at_], count);
+    at_ += words_of(count);
   }
 
  private:
-  std::vector<int64_t> label_;
+  std::vector<int64_t> letter_;
   size_t at_ = 1;
 };
 
 }  // namespace
 
-std::vector<comm::Work> post(const comm::Group& group, int to, int tag, const Parcel& parcel) {
+std::vector<comm::Work> post(const comm::Group& group, int to, int tag, const Parcel& parcel, FirstMessage& first) {
   const at::NoGradGuard no_grad;
-  const auto label = at::tensor(label_of(parcel), at::kLong);
-  std::vector<comm::Work> works{group.send(label.narrow(0, 0, kLabelWords), to, tag)};
-  if (const int64_t rest = label.numel() - kLabelWords; rest > 0)
-    works.push_back(group.send(label.narrow(0, kLabelWords, rest), to, tag));
+  auto letter = letter_of(parcel);
+  const int64_t begin = words_of(first.bytes), all = letter[0];
+  first.bytes = std::max(FirstMessage{}.bytes, all * kWord);
+  letter.resize(std::max(begin, all), 0);
+  const auto words = at::tensor(letter, at::kLong);
+  std::vector<comm::Work> works{group.send(words.narrow(0, 0, begin), to, tag)};
+  if (all > begin) works.push_back(group.send(words.narrow(0, begin, all - begin), to, tag));
   for (const at::Tensor& tensor : parcel.tensors)
-    if (tensor.defined() && tensor.numel() > 0) works.push_back(group.send(memory_of(tensor), to, tag));
+    if (tensor.defined() && !is_copied(extent_of(tensor), static_cast<int64_t>(tensor.element_size())))
+      works.push_back(group.send(memory_of(tensor), to, tag));
   return works;
 }
 
-Parcel receive(const comm::Group& group, int from, int tag) {
+Parcel receive(const comm::Group& group, int from, int tag, FirstMessage& first) {
   const at::NoGradGuard no_grad;
-  const auto first = at::empty({kLabelWords}, at::kLong);
-  group.recv(first, from, tag).wait();
-  const std::span<const int64_t> front(first.const_data_ptr<int64_t>(), kLabelWords);
-  std::vector<int64_t> label(front.begin(), front.end());
-  if (const int64_t rest = label[0] - kLabelWords; rest > 0) {
-    const auto second = at::empty({rest}, at::kLong);
-    group.recv(second, from, tag).wait();
-    label.insert(label.end(), second.const_data_ptr<int64_t>(), second.const_data_ptr<int64_t>() + rest);
-  }
-  LabelReader reader(std::move(label));
+  const int64_t begin = words_of(first.bytes);
+  std::vector<int64_t> letter;
+  const auto read_on = [&](int64_t words) {
+    const auto message = at::empty({words}, at::kLong);
+    group.recv(message, from, tag).wait();
+    const std::span<const int64_t> read(message.const_data_ptr<int64_t>(), words);
+    letter.insert(letter.end(), read.begin(), read.end());
+  };
+  read_on(begin);
+  const int64_t all = letter[0];
+  first.bytes = std::max(FirstMessage{}.bytes, all * kWord);
+  if (all > begin) read_on(all - begin);
+  LetterReader reader(std::move(letter));
   Parcel parcel;
   parcel.numbers = reader.numbers(reader.number());
   for (int64_t words = reader.number(); words > 0; --words) parcel.words.push_back(reader.text());
@@ -124,7 +154,11 @@ Parcel receive(const comm::Group& group, int from, int tag) {
     const at::AutoDispatchBelowADInplaceOrView no_view;  // so that the next stage may write to it
     const at::Tensor memory = at::empty({lead + span}, dtype);
     tensor = memory.as_strided(sizes, strides, lead);
-    if (span > 0) works.push_back(group.recv(memory.narrow(0, lead, span), from, tag));
+    const auto element = static_cast<int64_t>(memory.element_size());
+    if (is_copied({lead, span}, element))
+      reader.bytes(tensor.mutable_data_ptr(), span * element);
+    else
+      works.push_back(group.recv(memory.narrow(0, lead, span), from, tag));
   }
   for (comm::Work& work : works) work.wait();
   return parcel;

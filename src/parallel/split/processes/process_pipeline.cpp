@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -78,14 +79,15 @@ class ProcessPipeline::Member : public Borders {
       sent_.front().wait();  // it says whether it has failed
       sent_.pop_front();
     }
-    for (comm::Work& work : post(pipeline_.messages_, place().rank_of(part), tag_of(topic), parcel))
+    for (comm::Work& work :
+         post(pipeline_.messages_, place().rank_of(part), tag_of(topic), parcel, sends_[{part, topic}]))
       sent_.push_back(std::move(work));
   }
 
   Parcel await(int64_t part, int64_t topic, Pass pass) {
     pipeline_.crew_.go_outside(number_);
     const PhaseScope waiting(Phase::wait, "another part of the network");
-    Parcel parcel = receive(pipeline_.messages_, place().rank_of(part), tag_of(topic));
+    Parcel parcel = receive(pipeline_.messages_, place().rank_of(part), tag_of(topic), receives_[{part, topic}]);
     pipeline_.crew_.come_inside(number_, pass);
     return parcel;
   }
@@ -102,6 +104,7 @@ class ProcessPipeline::Member : public Borders {
   variable_list handed_on_;      // with a gradient
   std::optional<Crossing> crossing_;
   std::deque<comm::Work> sent_;
+  std::map<std::pair<int64_t, int64_t>, FirstMessage> sends_, receives_;  // by part and topic
 };
 
 /// Stands for all that lies in the parts in front: what comes to it goes to them.
