@@ -9,11 +9,11 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/state_dict.h"
+#include "lockstep/parallel/detail/surviving_work.h"
 #include "lockstep/parallel/replica_error.h"
 #include "lockstep/run/run_files.h"
 #include "lockstep/run/weights.h"
 #include "lockstep/train/job.h"
-#include "lockstep/train/survive.h"
 #include "train/session/plan.h"
 #include "train/session/recorder.h"
 #include "train/session/session.h"
@@ -284,7 +284,7 @@ Outcome Trainer::run() {
     recorder->finish(work.outcome);
     return work.outcome;
   } catch (const std::exception& error) {
-    if (recorder && !(impl_->copies && is_loss(error))) recorder->abandon(error.what());
+    if (recorder && !(impl_->copies && parallel::is_loss(error))) recorder->abandon(error.what());
     throw;
   }
 }

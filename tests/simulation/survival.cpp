@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulation/survival.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -16,6 +19,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/detail/members.h"
 #include "lockstep/comm/error.h"
+#include "lockstep/numerics/random.h"
+#include "lockstep/parallel/survive.h"
+#include "lockstep/run/weights.h"
 #include "lockstep/train/survive.h"
 #include "simulation/world/store.h"
 
@@ -63,6 +69,28 @@ run::Config config_of(const SurvivalPlan& plan) {
   config.workers = 0;
   config.quiet = true;
   return config;
+}
+
+parallel::TeamOptions team_of_plan() {
+  return {.replicas = kReplicas, .devices = "cpu:1", .seed = 5};
+}
+
+// A loop of a user's own. What it ends with goes to `hash`, by whoever has replica 0.
+void own_loop(parallel::Replica& me, const SurvivalPlan& plan, std::string& hash) {
+  const auto net = me.share(std::make_shared<NetImpl>(plan.batch_norm));
+  auto optimizer = me.optimizer(parallel::Sgd{.lr = 0.05, .momentum = 0.9});
+  const at::Tensor seen = at::zeros({1}, at::kDouble);
+  for (me.keep(optimizer, {seen}); me.steps() < 7; me.keep(optimizer, {seen})) {
+    const at::Tensor x = me.share_of(normal_(at::empty({8, 16}), RandomKey{3}.fold(static_cast<uint64_t>(me.steps()))));
+    const at::Tensor y = x.argmax(1).remainder(3);
+    seen.add_(me.number() + me.steps());
+    me.step(torch::nn::functional::cross_entropy(net->forward(x), y), optimizer, static_cast<double>(x.size(0)));
+  }
+  run::Tensors all{{"seen", me.sum(seen)}};
+  if (me.number() != 0) return;
+  for (const auto& item : net->named_parameters()) all[item.key()] = item.value().detach();
+  for (const auto& item : net->named_buffers()) all[item.key()] = item.value();
+  hash = run::hash_of(all);
 }
 
 // What `lockstep run --survive` does, and the processes that it starts.
@@ -164,6 +192,15 @@ class Launcher {
           std::make_shared<comm::Membership::Connection>(comm::Membership::Connection{
               place, {.timeout = kTimeout, .name = "job"}, store_->connect(process), connect_all}),
           is_newcomer);
+      if (plan_.own_loop) {
+        std::string hash;
+        parallel::run_surviving(membership, team_of_plan(), [&](auto& me) { own_loop(me, plan_, hash); },
+                                {.copy_every = plan_.copy_every});
+        if (network_.dead().contains(process)) return;
+        if (!hash.empty()) result_.hash = hash;
+        ended_.insert(process);
+        return;
+      }
       if (is_newcomer) membership.say_ready();
       const train::Outcome outcome =
           train::train_surviving(membership, [&](const comm::Group& group, const std::optional<run::Checkpoint>& copy) {
@@ -202,6 +239,7 @@ SurvivalPlan survival_plan_of(uint64_t seed) {
   plan.batch_norm = draws.chance(0.3);
   plan.reads_late = draws.chance(0.5);
   plan.copy_every = draws.between(1, 3);
+  plan.own_loop = draws.chance(0.3);
   for (int64_t faults = draws.between(1, plan.processes); faults > 0; --faults)
     plan.faults.push_back({Fault::Kind::crash, static_cast<int>(draws.below(plan.processes + (plan.respawns ? 2 : 0))),
                            draws.between(1, 150 * plan.processes), 0});
@@ -212,6 +250,7 @@ std::string to_text(const SurvivalPlan& plan) {
   std::string out =
       text(plan.processes, " processes, a copy every ", plan.copy_every, " steps", plan.respawns ? ", new ones" : "",
            plan.batch_norm ? ", batch norm" : "", plan.reads_late ? ", late reads" : "");
+  if (plan.own_loop) out += ", a loop of its own";
   for (const Fault& fault : plan.faults) out += "; " + to_text(fault);
   return out;
 }
@@ -228,6 +267,11 @@ SurvivalResult survive(uint64_t seed, const SurvivalPlan& plan) {
 }
 
 std::string undisturbed(const SurvivalPlan& plan) {
+  if (plan.own_loop) {
+    std::string hash;
+    parallel::Team::create(team_of_plan()).run([&](auto& me) { own_loop(me, plan, hash); });
+    return hash;
+  }
   return train::Trainer(config_of(plan), task_of(plan), comm::Group()).run().hash;
 }
 

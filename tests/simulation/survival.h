@@ -13,6 +13,7 @@ namespace lockstep::simulation {
 struct SurvivalPlan {
   int processes = 3;
   bool respawns = false;
+  bool own_loop = false;  // run_surviving() in place of a trainer
   bool batch_norm = false;
   bool reads_late = false;
   int64_t copy_every = 2;

@@ -14,9 +14,9 @@ namespace lockstep::simulation {
 namespace {
 
 std::string check(uint64_t seed, SurvivalResult& result) {
-  static std::string expected[2];
+  static std::string expected[2][2];
   const SurvivalPlan plan = survival_plan_of(seed);
-  std::string& hash = expected[plan.batch_norm];
+  std::string& hash = expected[plan.own_loop][plan.batch_norm];
   if (hash.empty()) hash = undisturbed(plan);
   result = survive(seed, plan);
   std::string wrong = result.complaint;

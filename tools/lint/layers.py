@@ -18,7 +18,7 @@ USES = {
     "context": ["numerics"],
     "norm": ["context"],
     "dense": ["context"],
-    "parallel": ["comm", "norm", "dense"],
+    "parallel": ["archive", "comm", "norm", "dense"],
     "points": ["base"],
     "sparse": ["norm", "points"],
     "archive": ["base"],

@@ -138,6 +138,13 @@ class Replica {
   /// For a run that goes on: the steps that it had made.
   void set_steps(int64_t steps);
 
+  /// Collective, for run_surviving() (survive.h), at the head of each step and after the last one. The first call puts
+  /// back what the copy has, where there is one: weights and buffers of all networks shared, the optimiser's state,
+  /// steps(), and this replica's `own` numbers, each in its tensor. Later ones copy them, all but those that a copy is
+  /// not due for. Else it does nothing.
+  void keep(const Optimizer& optimizer, const std::vector<at::Tensor>& own = {});
+  void keep(const std::vector<const Optimizer*>& optimizers, const std::vector<at::Tensor>& own = {});
+
   /// Where this replica's time went, from the start of the run to the end of the last step. The caller's own code
   /// counts as forward, but for what it marks itself: `PhaseScope reading(Phase::data)`.
   Timings timings() const;
@@ -170,8 +177,11 @@ class Replica {
   void differentiate(const at::Tensor& loss, double scale) const;
   void compare(const Optimizer& optimizer, bool buffers);
   void begin_step();
+  void put_back(const std::vector<const Optimizer*>& optimizers, const std::vector<at::Tensor>& own);
+  void copy(const std::vector<const Optimizer*>& optimizers, const std::vector<at::Tensor>& own);
   std::map<std::string, at::Tensor> join(const std::map<std::string, at::Tensor>& mine, bool wanted);
 
+  friend class SurvivingTeam;
   struct State;
   std::unique_ptr<State> state_;
 };

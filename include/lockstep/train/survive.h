@@ -15,15 +15,11 @@ namespace lockstep::train {
 using MakeTrainer =
     std::function<std::unique_ptr<Trainer>(const comm::Group& group, const std::optional<run::Checkpoint>& copy)>;
 
-/// Trains, and goes on with the processes that are left when one is lost: they meet again, take the newest copy of the
-/// state that any of them has, divide the replicas anew and train on. The result is that of a run to which nothing
-/// happened. A process that takes a lost one's place gets its state from the others, between two steps.
+/// Trains, and goes on with the processes that are left when one is lost (parallel/detail/surviving_work.h): replicas
+/// are divided anew. The result is that of a run to which nothing happened.
 ///
 /// Each process calls it alike. The outcome, as Trainer::run() gives it, is of the last generation.
 Outcome train_surviving(comm::Membership& membership, const MakeTrainer& make);
-
-/// Whether an exception says that a process was lost.
-bool is_loss(const std::exception& error);
 
 /// The folder of the run that a copy is of.
 std::string folder_of(const run::Checkpoint& copy);

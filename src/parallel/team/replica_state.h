@@ -12,6 +12,8 @@
 
 namespace lockstep::parallel {
 
+class Keeping;
+
 struct Replica::State {
   std::shared_ptr<TeamState> team;
   int64_t member;
@@ -20,6 +22,8 @@ struct Replica::State {
   int64_t steps = 0;
   int64_t watch_every = 0;
   bool watch_buffers = false;
+  Keeping* keeping = nullptr;  // where this process's copy is, in work that survives a loss
+  bool keeps = false;          // keep() has been called
 
   Timeline& timeline() const { return team->timelines[member]; }
   /// Batch norms' statistics, which waited for the others until all had gone through their passes.
