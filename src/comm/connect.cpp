@@ -65,9 +65,9 @@ Group connect(const Environment& place, const ConnectOptions& options) {
   require(!place.store_host.empty(), "connect",
           "MASTER_ADDR is not set, expected the address of rank 0's host: the job ", "spans several hosts, and ",
           place.launcher, " does not say where they meet");
-  const auto store =
-      c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, options.timeout));
   const auto patience = options.asks_around ? options.timeout : std::min(options.timeout, kHurry);
+  const auto store =
+      c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, patience));
   const int gpu = own_gpu(place);
   if (backend.empty() || backend == "nccl")
     backend = agree_on_backend(*store, place.rank, place.size, gpu_identity(gpu), options.backend, patience);

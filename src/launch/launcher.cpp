@@ -73,18 +73,19 @@ Plan make_plan(const Options& options) {
 }
 
 // What torchrun sets too, so that Python's torch.distributed works under this launcher.
-std::map<std::string, std::string> environment_of(int local_rank, const Plan& plan, const Options& options, int port) {
+std::map<std::string, std::string> environment_of(int local_rank, const Plan& plan, const Options& options,
+                                                  int own_port) {
   std::map<std::string, std::string> all{
       {"RANK", text(plan.rank_offset + local_rank)},
       {"WORLD_SIZE", text(plan.world_size)},
       {"LOCAL_RANK", text(local_rank)},
       {"LOCAL_WORLD_SIZE", text(plan.local_size)},
       {"MASTER_ADDR", plan.store_host},
-      {"MASTER_PORT", text(port)},
+      {"MASTER_PORT", text(plan.several_hosts ? options.port : own_port)},
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
       {"LOCKSTEP_RUN", plan.job},
   };
-  if (options.survive) all[comm::members::variable] = "1";
+  if (options.survive) all[comm::members::variable] = text(own_port);
   // Python's Gloo listens where the host's name leads, which others may reach; the ranks of one host need not be
   // reached.
   if (!plan.several_hosts && std::getenv("GLOO_SOCKET_IFNAME") == nullptr) all["GLOO_SOCKET_IFNAME"] = "lo";
@@ -102,14 +103,25 @@ void open_standard_streams() {
   if (fd > 2) close(fd);
 }
 
-// Who works, where the others survive a rank's loss: the launcher of rank 0's host knows.
-std::unique_ptr<Roster> make_roster(const Plan& plan, const Options& options, ServedStore* store,
+// Who works, where the others survive a rank's loss: first the launcher of rank 0's host knows.
+std::unique_ptr<Roster> make_roster(const Plan& plan, const Options& options, ServedStore& store,
                                     Supervisor& supervisor) {
+  const bool keeps = plan.rank_offset == 0;
   const int door_port = options.port + 1;
-  if (store == nullptr) return report_to_roster(plan.store_host, door_port, plan.rank_offset, plan.local_size);
-  return keep_roster(*store, plan.world_size, options.least,
-                     plan.several_hosts ? listen_on(door_port, /*any_host=*/true) : Descriptor(),
-                     [&supervisor](const std::string& message) { supervisor.say(message); });
+  OwnHost own{.store = store, .first = plan.rank_offset, .count = plan.local_size};
+  if (plan.several_hosts) own.door = listen_on(keeps ? door_port : 0, /*any_host=*/true);
+  RosterOptions others{.least = options.least,
+                       .say = [&supervisor](const std::string& message) { supervisor.say(message); }};
+  if (!keeps) return share_roster(std::move(own), plan.store_host, door_port, std::move(others));
+  own.address = plan.store_host;
+  return keep_roster(std::move(own), plan.world_size, std::move(others));
+}
+
+// Ranks that survive others ask the store of their own launcher, and any of the hosts may be the last one.
+std::unique_ptr<ServedStore> make_store(const Plan& plan, const Options& options) {
+  const bool is_first = plan.rank_offset == 0;
+  if (!is_first && !options.survive) return nullptr;
+  return std::make_unique<ServedStore>(is_first && plan.several_hosts ? options.port : 0, plan.several_hosts);
 }
 
 struct Ended {
@@ -121,9 +133,7 @@ Ended run_once(const Options& options, int restart) {
   const Plan plan = make_plan(options);
   Signals signals;
   Guard guard(text("LOCKSTEP_RUN=", plan.job));  // before the store has threads
-  std::unique_ptr<ServedStore> store;
-  if (plan.rank_offset == 0)
-    store = std::make_unique<ServedStore>(plan.several_hosts ? options.port : 0, plan.several_hosts);
+  const std::unique_ptr<ServedStore> store = make_store(plan, options);
   std::unique_ptr<TerminalInput> input;
   if (plan.rank_offset == 0 && isatty(STDIN_FILENO)) input = std::make_unique<TerminalInput>();
 
@@ -131,7 +141,7 @@ Ended run_once(const Options& options, int restart) {
   const auto command_of = [&](int local_rank) {
     RankCommand command;
     command.program = options.program;
-    command.environment = environment_of(local_rank, plan, options, store ? store->port() : options.port);
+    command.environment = environment_of(local_rank, plan, options, store ? store->port() : 0);
     command.environment["TORCHELASTIC_RESTART_COUNT"] = text(restart);
     command.environment["TORCHELASTIC_MAX_RESTARTS"] = text(options.restarts);
     command.captured = !options.no_prefix;
@@ -139,13 +149,12 @@ Ended run_once(const Options& options, int restart) {
     return command;
   };
   if (options.survive)
-    supervisor.survive(make_roster(plan, options, store.get(), supervisor),
-                       [&](int rank) -> std::optional<RankProcess> {
-                         if (!options.respawn) return std::nullopt;
-                         auto command = command_of(rank - plan.rank_offset);
-                         command.environment[comm::members::newcomer_variable] = "1";
-                         return start_rank(rank, command);
-                       });
+    supervisor.survive(make_roster(plan, options, *store, supervisor), [&](int rank) -> std::optional<RankProcess> {
+      if (!options.respawn) return std::nullopt;
+      auto command = command_of(rank - plan.rank_offset);
+      command.environment[comm::members::newcomer_variable] = "1";
+      return start_rank(rank, command);
+    });
   for (int local_rank = 0; local_rank < plan.local_size; ++local_rank) {
     auto command = command_of(local_rank);
     if (plan.rank_offset + local_rank == 0) command.stdin_fd = input ? input->rank_end().get() : STDIN_FILENO;

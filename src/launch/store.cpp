@@ -56,6 +56,11 @@ void ServedStore::set(const std::string& key, const std::string& value) {
   server_->store->set(key, std::vector<uint8_t>(value.begin(), value.end()));
 }
 
+std::string ServedStore::get(const std::string& key) {
+  const auto value = server_->store->get(key);
+  return {value.begin(), value.end()};
+}
+
 bool ServedStore::has(const std::string& key) {
   return server_->store->check({key});
 }

@@ -21,6 +21,8 @@ class ServedStore {
   ~ServedStore();
   int port() const { return port_; }
   void set(const std::string& key, const std::string& value);
+  /// Waits until somebody has set it.
+  std::string get(const std::string& key);
   bool has(const std::string& key);
 
  private:

@@ -10,6 +10,9 @@
 namespace lockstep::comm {
 
 class Periodic;
+namespace members {
+struct Generation;
+}
 
 /// Who works together, in a job that goes on when one of its processes is lost (`lockstep run --survive`). The launcher
 /// sees who dies and says who is left; each change is a generation, and a group lives as long as one:
@@ -20,7 +23,8 @@ class Periodic;
 ///     group = membership->join();  // of those that are left, perhaps with other ranks
 ///
 /// Where another host is lost no connection closes. So with several hosts the group of a generation is aborted as soon
-/// as the launcher names a newer one that lacks one of its members.
+/// as the launcher names a newer one that lacks one of its members. Any host may be lost, the first one too: each
+/// process asks the launcher of its own.
 ///
 /// What the processes know of each other's state is the program's affair: the trainer keeps copies of the state
 /// of some step, and goes on from the newest.
@@ -56,7 +60,8 @@ class Membership {
   Membership(std::shared_ptr<Connection> connection, bool is_newcomer);
 
  private:
-  void watch(const Group& group);
+  class Meeting;
+  void watch(const members::Generation& joined, const std::optional<Group>& group);
 
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<Periodic> watch_;

@@ -6,9 +6,16 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm::members {
+namespace {
+
+// In the place of the store's host, where all members have one launcher.
+constexpr const char* kOwn = "-";
+
+}  // namespace
 
 std::string to_text(const Generation& generation) {
-  std::string out = text(generation.number, " ", generation.enough ? 1 : 0);
+  std::string out = text(generation.number, " ", generation.enough ? 1 : 0, " ",
+                         generation.store_host.empty() ? kOwn : generation.store_host, " ", generation.store_port);
   for (const int rank : generation.ranks) out += text(" ", rank);
   return out;
 }
@@ -16,8 +23,9 @@ std::string to_text(const Generation& generation) {
 Generation parse(const std::string& text) {
   std::istringstream in(text);
   Generation out;
-  require(static_cast<bool>(in >> out.number >> out.enough), "members", "the launcher said '", text,
-          "', expected a number, 0 or 1, and ranks");
+  require(static_cast<bool>(in >> out.number >> out.enough >> out.store_host >> out.store_port), "members",
+          "the launcher said '", text, "', expected a number, 0 or 1, a store's host and port, and ranks");
+  if (out.store_host == kOwn) out.store_host.clear();
   for (int rank = 0; in >> rank;) out.ranks.push_back(rank);
   return out;
 }

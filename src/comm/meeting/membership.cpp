@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/membership.h"
 
+#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <thread>
+#include <tuple>
 
 #include "comm/failure/periodic.h"
 #include "comm/meeting/membership_connection.h"
 #include "comm/meeting/rendezvous.h"
+#include "comm/meeting/shut_connections.h"
 #include "comm/meeting/store_text.h"
 #include "comm/transport/transport.h"
+#include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/comm/detail/members.h"
 
 namespace lockstep::comm {
@@ -24,9 +30,39 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPause{3};
 // Between two looks at whether a host is lost.
 constexpr milliseconds kWatch{100};
+// A store that can't be reached by then is lost, and the launchers are about to find another.
+constexpr milliseconds kReach{2000};
 
-members::Generation newest_in(c10d::Store& store) {
+// None before this host's launcher has heard of any.
+std::optional<members::Generation> newest_in(c10d::Store& store) {
+  if (!store.check({members::key})) return std::nullopt;
   return members::parse(text_at(store, members::key));
+}
+
+// The store of the launcher's own host, which can't vanish alone.
+Environment own_store(Environment place) {
+  const std::string port = std::getenv(members::variable);
+  place.store_host = "127.0.0.1";
+  place.store_port = std::atoi(port.c_str());
+  require(place.store_port >= 1 && place.store_port <= 65535, "connect", members::variable, " is '", port,
+          "', expected the port of the launcher's store");
+  return place;
+}
+
+// None where a member was lost as they connected, or the store: the launcher says so in a newer generation.
+std::optional<Group> try_to_make(const std::function<Group()>& make) {
+  try {
+    return make();
+  } catch (const CommError& error) {
+    log_info("join: ", error.what());
+  } catch (const c10::Error& error) {
+    log_info("join: ", first_line(error.what_without_backtrace()));
+  }
+  return std::nullopt;
+}
+
+std::string here_key(int generation, int rank) {
+  return text("lockstep/here/", generation, "/", rank);
 }
 
 }  // namespace
@@ -36,10 +72,10 @@ std::optional<Membership> Membership::of_this_job(const ConnectOptions& options)
   const Environment place = read_environment();
   require(place.store_is_served && place.store_port != 0, "connect", members::variable, " is set by ", place.launcher,
           ", expected it from 'lockstep run --survive'");
+  const auto store = open_store(own_store(place), options.timeout);
   const auto connect_all = [](const Environment& now, const ConnectOptions& wanted) { return connect(now, wanted); };
-  return Membership(
-      std::make_shared<Connection>(Connection{place, options, open_store(place, options.timeout), connect_all}),
-      std::getenv(members::newcomer_variable) != nullptr);
+  return Membership(std::make_shared<Connection>(Connection{place, options, store, connect_all}),
+                    std::getenv(members::newcomer_variable) != nullptr);
 }
 
 Membership::Membership(std::shared_ptr<Connection> connection, bool is_newcomer)
@@ -58,65 +94,116 @@ bool Membership::is_done() {
 }
 
 bool Membership::has_changed() {
-  return newest_in(*connection_->store).number > generation_;
+  const auto newest = newest_in(*connection_->store);
+  return newest && newest->number > generation_;
 }
+
+// Where the members of a generation say that they have come.
+class Membership::Meeting {
+ public:
+  Meeting(const Environment& place, c10::intrusive_ptr<c10d::Store> own) : place_(place), own_(std::move(own)) {}
+
+  // False also where the store is lost, with its host: then this is tried again, until there is a newer generation.
+  bool have_all_come_to(const members::Generation& generation) {
+    try {
+      if (said_ < generation.number) {
+        open(generation);
+        store_->set(here_key(generation.number, place_.rank), std::vector<uint8_t>{1});
+        said_ = generation.number;
+      }
+      std::vector<std::string> keys;
+      for (const int rank : generation.ranks) keys.push_back(here_key(generation.number, rank));
+      return store_->check(keys);
+    } catch (const std::exception& error) {
+      if (store_ == own_) throw;
+      log_info("join: ", first_line(error.what()));
+      store_.reset();
+      said_ = -1;
+      return false;
+    }
+  }
+
+ private:
+  void open(const members::Generation& generation) {
+    if (generation.store_host.empty()) {
+      store_ = own_;
+      return;
+    }
+    if (store_ && place_.store_host == generation.store_host && place_.store_port == generation.store_port) return;
+    store_.reset();
+    place_.store_host = generation.store_host;
+    place_.store_port = generation.store_port;
+    store_ = open_store(place_, kReach);
+  }
+
+  Environment place_;
+  const c10::intrusive_ptr<c10d::Store> own_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  int said_ = -1;
+};
 
 // Those who have come say so, and nobody connects before all have: a member that is lost meanwhile makes a newer
 // generation, for which the others need not wait until a connection to the dead fails.
 Group Membership::join() {
   const Environment& place = connection_->place;
   const ConnectOptions& options = connection_->options;
-  const auto& store = connection_->store;
-  watch_.reset();
   const auto start = Clock::now();
   const auto give_up = [&](const std::string& why) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     throw CommError(-1, "join", seconds, text("join: rank ", place.rank, " waited ", seconds, " s: ", why));
   };
-  const auto key_of = [](int generation, int rank) { return text("lockstep/here/", generation, "/", rank); };
-  int said = generation_;
+  watch_.reset();
+  Meeting meeting(place, connection_->store);
+  int watched = generation_;
   for (;; std::this_thread::sleep_for(kPause)) {
     if (Clock::now() - start > options.timeout) give_up("no new generation came together");
-    const members::Generation newest = newest_in(*connection_->store);
-    if (newest.number <= generation_ || !std::ranges::binary_search(newest.ranks, place.rank)) continue;
-    if (said < newest.number) store->set(key_of(said = newest.number, place.rank), std::vector<uint8_t>{1});
-    std::vector<std::string> keys;
-    for (const int rank : newest.ranks) keys.push_back(key_of(newest.number, rank));
-    if (!store->check(keys)) {
+    const auto newest = newest_in(*connection_->store);
+    if (!newest || newest->number <= generation_ || !std::ranges::binary_search(newest->ranks, place.rank)) continue;
+    if (watched < newest->number) watch(*newest, std::nullopt);
+    watched = newest->number;
+    if (!meeting.have_all_come_to(*newest)) {
       if (is_done()) give_up("the others have ended, with all done");
       continue;
     }
     Environment now = place;
-    const auto place_of = [&](int rank) { return std::ranges::lower_bound(newest.ranks, rank) - newest.ranks.begin(); };
+    const auto place_of = [&](int rank) {
+      return std::ranges::lower_bound(newest->ranks, rank) - newest->ranks.begin();
+    };
     const int first_here = place.rank - place.local_rank;
     now.rank = static_cast<int>(place_of(place.rank));
-    now.size = static_cast<int>(newest.ranks.size());
+    now.size = static_cast<int>(newest->ranks.size());
     now.local_rank = static_cast<int>(place_of(place.rank) - place_of(first_here));
     now.local_size = static_cast<int>(place_of(first_here + place.local_size) - place_of(first_here));
+    if (!newest->store_host.empty()) {
+      now.store_host = newest->store_host;
+      now.store_port = newest->store_port;
+    }
     ConnectOptions wanted = options;
-    wanted.name = text(options.name, "/", newest.number);
+    wanted.name = text(options.name, "/", newest->number);
     wanted.asks_around = false;  // the launcher knows who has died
-    try {
-      Group group = connection_->connect(now, wanted);
-      generation_ = newest.number;
-      enough_ = newest.enough;
-      ranks_ = newest.ranks;
-      if (place.local_size < place.size) watch(group);
-      return group;
-    } catch (const CommError&) {
-      generation_ = newest.number;  // a member was lost as they connected: the launcher says so in a newer one
+    generation_ = newest->number;
+    if (const auto group = try_to_make([&] { return connection_->connect(now, wanted); })) {
+      enough_ = newest->enough;
+      ranks_ = newest->ranks;
+      watch(*newest, group);
+      return *group;
     }
   }
 }
 
-// Until this process joins again, which also lets the group go.
-void Membership::watch(const Group& group) {
-  const auto look = [store = connection_->store->clone(), group, generation = generation_, ranks = ranks_] {
-    const members::Generation newest = newest_in(*store);
-    if (newest.number <= generation) return;
+// Until this process joins again, which also lets the group go. Where it is still being made, there is none.
+void Membership::watch(const members::Generation& joined, const std::optional<Group>& group) {
+  const Environment& place = connection_->place;
+  watch_.reset();
+  if (place.local_size == place.size) return;
+  const auto look = [store = connection_->store->clone(), group, joined] {
+    const auto newest = newest_in(*store);
+    if (!newest || newest->number <= joined.number) return;
+    if (std::tie(newest->store_host, newest->store_port) != std::tie(joined.store_host, joined.store_port))
+      shut_connections_to(joined.store_host, joined.store_port);
     std::vector<int> lost;
-    std::ranges::set_difference(ranks, newest.ranks, std::back_inserter(lost));
-    if (!lost.empty()) group.abort(text("rank ", lost[0], " was lost"));
+    std::ranges::set_difference(joined.ranks, newest->ranks, std::back_inserter(lost));
+    if (!lost.empty() && group) group->abort(text("rank ", lost[0], " was lost"));
   };
   watch_ = std::make_shared<Periodic>(kWatch, look);
 }

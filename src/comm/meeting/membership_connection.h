@@ -13,7 +13,7 @@ namespace lockstep::comm {
 struct Membership::Connection {
   Environment place;
   ConnectOptions options;
-  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::Store> store;  // of this host's launcher
   /// Makes a generation's group.
   std::function<Group(const Environment& place, const ConnectOptions& options)> connect;
 };

@@ -1,130 +1,161 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <netdb.h>
-#include <poll.h>
+#include "launch/survival/distant_roster.h"
 
-#include <cerrno>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include "launch/survival/host_link.h"
-#include "launch/survival/roster.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::launch {
 namespace {
 
-using SteadyClock = std::chrono::steady_clock;
+namespace members = comm::members;
 
-constexpr std::chrono::seconds kAttempt{1};   // so long may a connection take
-constexpr std::chrono::seconds kLastWord{2};  // and the last one
-
-class DistantRoster final : public Roster {
- public:
-  DistantRoster(std::string host, int port, int first, int count) : host_(std::move(host)), port_(port) {
-    say(text("host ", first, " ", count));
-  }
-
-  std::string lose(int rank) override {
-    say(text("lost ", rank));
-    return text("; ", host_, " is told");
-  }
-  void expect(int rank, pid_t newcomer) override { say(text("newcomer ", rank, " ", newcomer)); }
-  void forget(int rank, pid_t newcomer) override { say(text("forget ", rank, " ", newcomer)); }
-  bool has_admitted(int /*rank*/, pid_t newcomer) const override { return admitted_.contains(newcomer); }
-
-  void look() override {
-    if (end_) return;
-    if (!link_) return connect();
-    for (const std::string& line : link_->hear()) hear(line);
-    if (!end_ && link_->is_lost())
-      end_ = DistantEnd{text("the launcher on ", host_, " is gone, or has given this host up"), 1};
-  }
-
-  bool has_other_hosts() const override { return true; }
-  bool awaits_others(bool ended) const override { return !ended && !end_; }
-  bool is_too_small() const override { return too_small_; }
-  std::optional<DistantEnd> distant_end() const override { return end_; }
-  void end(int exit_code) override {
-    say(text("end ", exit_code));
-    // The ranks may have ended before there was a connection.
-    for (const auto until = SteadyClock::now() + kLastWord; !link_ && !end_ && SteadyClock::now() < until;) {
-      connect();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
-
- private:
-  // What is said before there is a connection is said with it.
-  void say(const std::string& line) {
-    if (link_)
-      link_->say(line);
-    else
-      unsaid_.push_back(line);
-  }
-
-  void hear(const std::string& line) {
-    std::istringstream in(line);
-    std::string what;
-    in >> what;
-    if (pid_t process = 0; what == "admitted" && in >> process >> process) {
-      admitted_.insert(process);
-    } else if (what == "too") {
-      too_small_ = true;
-    } else if (int code = 0; what == "end" && in >> code) {
-      end_ = DistantEnd{code == 0 ? "" : text(host_, " has ended with exit code ", code), code};
-    }
-  }
-
-  // The other launcher may be started later, and a name may have several addresses: one after the other is tried.
-  void connect() {
-    if (!socket_) return begin_to_connect();
-    pollfd ready{socket_.get(), POLLOUT, 0};
-    if (poll(&ready, 1, 0) == 1) {
-      int error = 0;
-      socklen_t size = sizeof error;
-      getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      if (error != 0) return socket_.close();
-      link_.emplace(std::move(socket_));
-      for (const std::string& line : std::exchange(unsaid_, {})) link_->say(line);
-    } else if (SteadyClock::now() - begun_ > kAttempt) {
-      socket_.close();
-    }
-  }
-
-  void begin_to_connect() {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (getaddrinfo(host_.c_str(), std::to_string(port_).c_str(), &hints, &found) != 0) return;
-    std::vector<const addrinfo*> addresses;
-    for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) addresses.push_back(entry);
-    const addrinfo& address = *addresses[attempt_++ % addresses.size()];
-    socket_ = Descriptor(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    begun_ = SteadyClock::now();
-    if (socket_ && ::connect(socket_.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS)
-      socket_.close();
-    freeaddrinfo(found);
-  }
-
-  const std::string host_;
-  const int port_;
-  Descriptor socket_;  // being connected
-  SteadyClock::time_point begun_{};
-  size_t attempt_ = 0;
-  std::optional<HostLink> link_;
-  std::vector<std::string> unsaid_;
-  std::set<pid_t> admitted_;
-  bool too_small_ = false;
-  std::optional<DistantEnd> end_;
-};
+constexpr std::chrono::seconds kLastWord{2};  // so long is a connection tried for at the end
 
 }  // namespace
 
-std::unique_ptr<Roster> report_to_roster(const std::string& host, int port, int first, int count) {
-  return std::make_unique<DistantRoster>(host, port, first, count);
+DistantRoster::DistantRoster(OwnHost own, const std::string& host, int port, RosterOptions options)
+    : own_(std::move(own)), options_(std::move(options)), pending_(host, port) {
+  for (int rank = own_.first; rank < own_.first + own_.count; ++rank) working_.insert(rank);
+}
+
+std::string DistantRoster::lose(int rank) {
+  say_news();
+  working_.erase(rank);
+  if (link_) link_->say(text("lost ", rank));
+  return text("; ", pending_.host(), " is told");
+}
+
+void DistantRoster::look() {
+  if (end_ || is_successor_) return;
+  if (!link_) return advance();
+  for (const std::string& line : link_->hear()) hear(line);
+  if (end_) return;
+  if (link_->is_lost()) return lose_keeper();
+  say_news();
+}
+
+void DistantRoster::advance() {
+  if (Descriptor socket = pending_.advance()) {
+    link_.emplace(std::move(socket), options_.silent);
+    return introduce();
+  }
+  if (!try_until_) return;  // the first host's launcher may be started later
+  if (!pending_.is_refused() && Clock::now() < *try_until_) return;
+  if (!pending_.is_refused()) ++silent_;
+  turn_to_next();
+}
+
+// All that a keeper has to know: another one may have been told of a part.
+void DistantRoster::introduce() {
+  std::string line = text("host ", own_.first, " ", own_.count, " ", port_of(own_.door), " ", newest_.number);
+  for (const int rank : working_) line += text(" ", rank);
+  link_->say(line);
+  ready_.clear();
+  done_is_shared_ = false;
+  say_news();
+}
+
+void DistantRoster::say_news() {
+  if (!link_) return;
+  if (!done_is_shared_ && own_.store.has(members::done_key)) {
+    done_is_shared_ = true;
+    link_->say("done");
+  }
+  for (const Newcomer& newcomer : expected_)
+    if (!ready_.contains(newcomer) && own_.store.has(members::ready_key(newcomer.first, newcomer.second))) {
+      ready_.insert(newcomer);
+      link_->say(text("ready ", newcomer.first, " ", newcomer.second));
+    }
+}
+
+void DistantRoster::hear(const std::string& line) {
+  std::istringstream in(line);
+  std::string what;
+  in >> what;
+  std::string rest;
+  std::getline(in >> std::ws, rest);
+  std::istringstream numbers(rest);
+  if (what == "members") {
+    newest_ = members::parse(rest);
+    own_.store.set(members::key, rest);
+    if (!why_.empty()) options_.say(text(why_, "; the launcher on ", pending_.host(), " keeps the list of ranks now"));
+    why_.clear();
+    try_until_.reset();
+  } else if (what == "hosts") {
+    known_ = known_hosts_of(rest);
+    known_since_ = Clock::now();
+  } else if (int rank = 0, process = 0; what == "admitted" && numbers >> rank >> process) {
+    working_.insert(rank);
+    expected_.erase({rank, process});
+  } else if (what == "done") {
+    own_.store.set(members::done_key, "1");
+    done_is_shared_ = true;
+  } else if (what == "given") {
+    end_ = DistantEnd{text("the launcher on ", pending_.host(), " has given this host up, which was silent"), 1};
+  } else if (int code = 0; what == "end" && numbers >> code) {
+    end_ = DistantEnd{code == 0 ? "" : text(pending_.host(), " has ended with exit code ", code), code};
+  }
+}
+
+void DistantRoster::lose_keeper() {
+  const bool is_silent = !link_->is_closed();
+  if (is_silent) {
+    link_->say("given up");
+    given_up_.push_back(std::move(*link_));
+  }
+  link_.reset();
+  if (own_.store.has(members::done_key)) {
+    end_ = DistantEnd{"", 0};
+    return;
+  }
+  if (why_.empty()) {
+    why_ = text("the launcher on ", pending_.host(), is_silent ? " is silent" : " is gone");
+    if (known_.places.empty()) {
+      end_ = DistantEnd{text(why_, ", and not all hosts had come yet"), 1};
+      return;
+    }
+    candidates_ = {known_.places.begin(), known_.places.end()};
+    silent_ = Clock::now() - known_since_ < options_.silent ? known_.silent : 0;
+  }
+  silent_ += is_silent;
+  turn_to_next();
+}
+
+void DistantRoster::turn_to_next() {
+  if (try_until_ && !candidates_.empty()) candidates_.pop_front();
+  try_until_ = Clock::now() + options_.silent;
+  if (candidates_.empty()) {
+    end_ = DistantEnd{text(why_, ", and so are all others"), 1};
+  } else if (candidates_.front().first == own_.first) {
+    is_successor_ = true;
+  } else {
+    pending_ = PendingLink(candidates_.front().address, candidates_.front().door);
+  }
+}
+
+Succession DistantRoster::hand_over() {
+  own_.address = candidates_.front().address;
+  candidates_.pop_front();
+  return {.own = std::move(own_),
+          .why = why_,
+          .newest = newest_,
+          .working = working_,
+          .expected = expected_,
+          .others = {candidates_.begin(), candidates_.end()},
+          .silent = silent_,
+          .given_up = std::move(given_up_)};
+}
+
+void DistantRoster::end(int exit_code) {
+  // The ranks may have ended before there was a connection.
+  for (const auto until = Clock::now() + kLastWord; !link_ && !end_ && !is_successor_ && Clock::now() < until;) {
+    advance();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (link_) link_->say(text("end ", exit_code));
 }
 
 }  // namespace lockstep::launch

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,8 +20,8 @@ struct DistantEnd {
   int exit_code;
 };
 
-/// Who works in a run whose ranks go on when one is killed, as a host's launcher sees it. That of rank 0's host keeps
-/// it, and tells the ranks through the store. The launchers of other hosts report to that one.
+/// Who works in a run whose ranks go on when one is killed, as a host's launcher sees it. One launcher keeps it, first
+/// that of rank 0's host, and those of other hosts report to that one. Each tells its own ranks, through its own store.
 class Roster {
  public:
   virtual ~Roster() = default;
@@ -47,12 +48,27 @@ class Roster {
   virtual void end(int exit_code) = 0;
 };
 
-using Say = std::function<void(const std::string& message)>;
+/// The part of a run that a launcher starts, and where its ranks and the other launchers find it.
+struct OwnHost {
+  ServedStore& store;
+  int first;  // of its ranks
+  int count;
+  Descriptor door = {};      // where other launchers report; none: there are no other hosts
+  std::string address = {};  // by which they know this host; a launcher that doesn't keep the roster is told
+};
 
-/// Of ranks 0 to `ranks` - 1, with `least` at least. `door`: where other hosts' launchers report; none: no other hosts.
-std::unique_ptr<Roster> keep_roster(ServedStore& store, int ranks, int least, Descriptor door, Say say);
+/// How a roster deals with others.
+struct RosterOptions {
+  int least = 1;                                        // ranks
+  std::function<void(const std::string& message)> say;  // to the user
+  /// Who is not heard of for so long is lost, and counts among the hosts of before for as long again.
+  std::chrono::milliseconds silent{2000};
+};
 
-/// Of ranks `first` to `first` + `count` - 1, kept by the launcher of `host`, whose door is at `port`.
-std::unique_ptr<Roster> report_to_roster(const std::string& host, int port, int first, int count);
+/// Of ranks 0 to `ranks` - 1.
+std::unique_ptr<Roster> keep_roster(OwnHost own, int ranks, RosterOptions options);
+
+/// Kept by the launcher of `host`, whose door is at `port`. Where that one is lost another keeps it: perhaps this.
+std::unique_ptr<Roster> share_roster(OwnHost own, const std::string& host, int port, RosterOptions options);
 
 }  // namespace lockstep::launch

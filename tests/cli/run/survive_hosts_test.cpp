@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "cli/run/hosts.h"
 #include "lockstep/base/detail/file.h"
@@ -32,25 +33,28 @@ class SurviveHosts : public testing::Test {
         "lines() { until [ $(cat run/metrics.jsonl 2>/dev/null | wc -l) -ge $1 ] || ! kill -0 $!; do sleep 0.05; done; "
         "}\n"
         "event() { until grep -qs \"$1\" run/metrics.jsonl || ! kill -0 $!; do sleep 0.05; done; }\n"
-        "cd \"$FOLDER\" || exit 1\n\"$LOCKSTEP\" run -n ",
-        n, " --hosts $HOSTS --rank-offset $((HOST * ", n, ")) --survive --timeout 40 ", options,
+        "mkdir -p \"$FOLDER\"/",
+        disks, " && cd \"$FOLDER\"/", disks, " || exit 1\n\"$LOCKSTEP\" run -n ", n,
+        " --hosts $HOSTS --rank-offset $((HOST * ", n, ")) --survive --timeout 40 ", options,
         " -- sh -c 'echo $$ >rank$RANK.new; mv rank$RANK.new rank$RANK; exec \"$LOCKSTEP\" ", kRecipe,
         " --out run' &\n", events, "\nwait $!; echo host $HOST: code $?");
     return run_on_hosts({"", hosts, {}}, script, {{"FOLDER", folder.file("")}});
   }
-  std::string metrics() const { return read_file(folder.file("run/metrics.jsonl")); }
-  /// Of the first two hosts, and those of one process.
-  void expect_a_good_end_and_the_same_bits(const Ended& ended) const {
-    EXPECT_THAT(ended.out, AllOf(HasSubstr("host 0: code 0"), HasSubstr("host 1: code 0")));
+  std::string metrics(const std::string& disk = "") const { return read_file(folder.file(disk + "run/metrics.jsonl")); }
+  /// Of these hosts, and the bits of one process.
+  void expect_a_good_end_and_the_same_bits(const Ended& ended, const std::vector<int>& hosts = {0, 1},
+                                           const std::string& disk = "") const {
+    for (const int host : hosts) EXPECT_THAT(ended.out, HasSubstr(text("host ", host, ": code 0"))) << ended.err;
     ASSERT_EQ(run_program({"-c", text(built("bin/lockstep"), " ", kRecipe, " --out ", folder.file("alone"))},
                           {.program = "/bin/sh"})
                   .exit_code,
               0);
-    EXPECT_EQ(hash_of(folder.file("run")), hash_of(folder.file("alone"))) << ended.out << ended.err;
+    EXPECT_EQ(hash_of(folder.file(disk + "run")), hash_of(folder.file("alone"))) << ended.out << ended.err;
     EXPECT_THAT(ended.err, HasSubstr("epoch 1: 12000 of 12000 examples were used, each once"));
   }
 
   const test::TemporaryFolder folder;
+  std::string disks = "";  // of the hosts: one that all have, or "host$HOST"
 };
 
 // No connection closes, and no launcher sees a process end.
@@ -59,9 +63,44 @@ TEST_F(SurviveHosts, AHostThatVanishesIsMissedAndTheOthersGoOn) {
   SKIP_WHERE_FORBIDDEN(ended);
   EXPECT_THAT(ended.out, HasSubstr("host 2: code 1"));
   EXPECT_THAT(ended.err, AllOf(HasSubstr("the host of rank 2 is gone; the other 2 go on"),
-                               HasSubstr("the launcher on host0 is gone, or has given this host up")));
+                               HasSubstr("the launcher on host0 is silent; only 1 of 3 hosts is heard of here")));
   EXPECT_THAT(metrics(), HasSubstr("\"event\":\"rank 2 was lost after step "));
   expect_a_good_end_and_the_same_bits(ended);
+}
+
+// With the store, the list of who works, and the process that leads and writes.
+TEST_F(SurviveHosts, TheFirstOfThreeHostsVanishesAndTheOthersGoOn) {
+  const Ended ended = train_on(3, 1, "", "[ $HOST != 0 ] || { lines 4; ip link set eth0 down; }");
+  SKIP_WHERE_FORBIDDEN(ended);
+  EXPECT_THAT(ended.out, HasSubstr("host 0: code 1"));
+  EXPECT_THAT(
+      ended.err,
+      AllOf(HasSubstr("the launcher on host0 is silent; the other 2 go on; this host keeps the list of them now"),
+            HasSubstr("the launcher on host0 is silent; the launcher on 10.77.0.2 keeps the list of ranks now"),
+            HasSubstr("only 1 of 3 hosts is heard of here")));
+  EXPECT_THAT(metrics(), HasSubstr("\"event\":\"rank 0 was lost after step "));
+  expect_a_good_end_and_the_same_bits(ended, {1, 2});
+}
+
+// And it sees no disk of the other one: it makes the run's folder anew.
+TEST_F(SurviveHosts, TheFirstOfTwoLaunchersIsKilledAndTheOtherHostGoesOn) {
+  disks = "host$HOST";
+  const Ended ended = train_on(2, 2, "", "[ $HOST != 0 ] || { lines 4; kill -9 $!; }");
+  SKIP_WHERE_FORBIDDEN(ended);
+  EXPECT_THAT(ended.err, HasSubstr("the launcher on host0 is gone; the other 2 go on; this host keeps the list"));
+  EXPECT_THAT(metrics("host1/"), HasSubstr("\"event\":\"ranks 0 and 1 were lost after step "));
+  expect_a_good_end_and_the_same_bits(ended, {1}, "host1/");
+}
+
+TEST_F(SurviveHosts, OneFirstHostAfterTheOtherIsLostDownToTheLast) {
+  const Ended ended = train_on(3, 1, "",
+                               "[ $HOST != 0 ] || { lines 4; kill -9 $!; }\n"
+                               "[ $HOST != 1 ] || { event 'rank 0 was lost'; kill -9 $!; }");
+  SKIP_WHERE_FORBIDDEN(ended);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("the launcher on host0 is gone; the other 2 go on"),
+                               HasSubstr("the launcher on 10.77.0.2 is gone; the other 1 go on")));
+  EXPECT_THAT(metrics(), HasSubstr("\"event\":\"rank 1 was lost after step "));
+  expect_a_good_end_and_the_same_bits(ended, {2});
 }
 
 TEST_F(SurviveHosts, RanksOfAnotherHostAreMissedDownToItsLast) {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-/// What `lockstep run --survive` and its ranks tell each other through the store where they meet.
+/// What `lockstep run --survive` and its ranks tell each other through the stores of the launchers.
 namespace lockstep::comm::members {
 
-/// In the environment of ranks that are told who is left.
+/// In the environment of ranks that are told who is left: the port of their own launcher's store, on this host.
 inline constexpr const char* variable = "LOCKSTEP_SURVIVE";
 /// In that of a process that takes the place of a lost one.
 inline constexpr const char* newcomer_variable = "LOCKSTEP_NEWCOMER";
@@ -21,6 +21,8 @@ struct Generation {
   int number = 0;
   bool enough = true;  ///< false: too few are left to go on, and they end with a checkpoint
   std::vector<int> ranks;
+  std::string store_host = {};  ///< of the store where they meet; empty: that of their own launcher
+  int store_port = 0;
 };
 
 std::string to_text(const Generation& generation);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launch/survival/host_link.h"
+#include "launch/survival/kept_roster.h"
+#include "launch/survival/pending_link.h"
+
+namespace lockstep::launch {
+
+/// The roster, where the launcher of another host keeps it. When that one is lost, the first of the others in the order
+/// of ranks is to keep it, and this one turns to each in turn until one answers, or it is its own turn.
+class DistantRoster final : public Roster {
+ public:
+  DistantRoster(OwnHost own, const std::string& host, int port, RosterOptions options);
+
+  std::string lose(int rank) override;
+  void expect(int rank, pid_t newcomer) override { expected_.insert({rank, newcomer}); }
+  void forget(int rank, pid_t newcomer) override { expected_.erase({rank, newcomer}); }
+  bool has_admitted(int rank, pid_t newcomer) const override { return !expected_.contains({rank, newcomer}); }
+  void look() override;
+  bool has_other_hosts() const override { return true; }
+  bool awaits_others(bool ended) const override { return !ended && !end_; }
+  bool is_too_small() const override { return !newest_.enough; }
+  std::optional<DistantEnd> distant_end() const override { return end_; }
+  void end(int exit_code) override;
+
+  /// Whether it is this launcher's turn to keep the roster. Then it has no other use any more.
+  bool is_successor() const { return is_successor_; }
+  Succession hand_over();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void advance();
+  void introduce();
+  void hear(const std::string& line);
+  void say_news();
+  void lose_keeper();
+  void turn_to_next();
+
+  OwnHost own_;
+  const RosterOptions options_;
+  PendingLink pending_;
+  std::optional<HostLink> link_;
+  comm::members::Generation newest_{.number = -1, .ranks = {}};
+  std::set<int> working_;
+  std::set<Newcomer> expected_, ready_;  // on this host; those of them that are said to be ready
+  bool done_is_shared_ = false;
+  KnownHosts known_;
+  Clock::time_point known_since_{};
+  std::optional<DistantEnd> end_;
+
+  // In a succession.
+  std::string why_;                             // the keeper before is lost; empty: it is not
+  std::deque<HostPlace> candidates_;            // who may keep the roster, the one that is tried first
+  std::optional<Clock::time_point> try_until_;  // this one
+  int silent_ = 0;
+  std::vector<HostLink> given_up_;
+  bool is_successor_ = false;
+};
+
+}  // namespace lockstep::launch
