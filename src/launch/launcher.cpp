@@ -103,18 +103,28 @@ void open_standard_streams() {
   if (fd > 2) close(fd);
 }
 
+// At this port, where a host that comes back finds it; or at another where a launcher on the same host has it.
+Descriptor listen_near(int port) {
+  try {
+    return listen_on(port, /*any_host=*/true);
+  } catch (const Error&) {
+    return listen_on(0, /*any_host=*/true);
+  }
+}
+
 // Who works, where the others survive a rank's loss: first the launcher of rank 0's host knows.
 std::unique_ptr<Roster> make_roster(const Plan& plan, const Options& options, ServedStore& store,
                                     Supervisor& supervisor) {
   const bool keeps = plan.rank_offset == 0;
   const int door_port = options.port + 1;
   OwnHost own{.store = store, .first = plan.rank_offset, .count = plan.local_size};
-  if (plan.several_hosts) own.door = listen_on(keeps ? door_port : 0, /*any_host=*/true);
-  RosterOptions others{.least = options.least,
+  if (plan.several_hosts) own.door = keeps ? listen_on(door_port, /*any_host=*/true) : listen_near(door_port);
+  RosterOptions others{.ranks = plan.world_size,
+                       .least = options.least,
                        .say = [&supervisor](const std::string& message) { supervisor.say(message); }};
-  if (!keeps) return share_roster(std::move(own), plan.store_host, door_port, std::move(others));
+  if (!keeps) return share_roster(std::move(own), options.hosts, door_port, std::move(others));
   own.address = plan.store_host;
-  return keep_roster(std::move(own), plan.world_size, std::move(others));
+  return keep_roster(std::move(own), std::move(others));
 }
 
 // Ranks that survive others ask the store of their own launcher, and any of the hosts may be the last one.

@@ -241,6 +241,7 @@ void Supervisor::replace_lost() {
 void Supervisor::hear_roster() {
   if (!roster_) return;
   roster_->look();
+  if (roster_->is_late() && !came_late_) come_late();
   for (const auto& rank : ranks_) {
     if (!rank.running || !waiting_.contains(rank.process) || !roster_->has_admitted(rank.rank, rank.process)) continue;
     waiting_.erase(rank.process);
@@ -252,6 +253,16 @@ void Supervisor::hear_roster() {
     exit_code_ = end->exit_code;
     say(text(end->why, others()));
     end_others();
+  }
+}
+
+void Supervisor::come_late() {
+  came_late_ = true;
+  say(text("the other hosts are at work: ", running(), running() == 1 ? " rank joins" : " ranks join", " them"));
+  for (const auto& rank : ranks_) {
+    if (!rank.running) continue;
+    roster_->expect(rank.rank, rank.process);
+    waiting_.insert(rank.process);
   }
 }
 

@@ -74,6 +74,7 @@ class Supervisor {
   void lose(const RankProcess& rank, int status);
   void replace_lost();
   void hear_roster();
+  void come_late();
   bool awaits_others() const;
   void failed(const RankProcess& rank, int status, int code);
   void on_signal(int signal);
@@ -90,6 +91,7 @@ class Supervisor {
   Replace replace_;
   std::set<int> lost_;       // whose place nobody has taken yet
   std::set<pid_t> waiting_;  // newcomers that are not ready yet
+  bool came_late_ = false;
   bool one_has_finished_ = false;
   std::optional<int> exit_code_;  // of the first failure
   int told_ = 0;

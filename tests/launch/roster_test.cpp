@@ -46,11 +46,12 @@ class Launchers : public testing::Test {
   std::unique_ptr<Roster> make_roster(Launcher& launcher, int first, int count) {
     OwnHost own{.store = launcher.store, .first = first, .count = count, .door = listen_on(0, /*any_host=*/false)};
     const auto say = [&launcher](const std::string& line) { launcher.said.push_back(line); };
-    const RosterOptions options{.least = least_, .say = say, .silent = kSilent};
-    if (first > 0) return share_roster(std::move(own), "127.0.0.1", all[0].door, options);
+    const RosterOptions options{
+        .ranks = 2 * static_cast<int>(all.size()), .least = least_, .say = say, .silent = kSilent};
+    if (first > 0) return share_roster(std::move(own), {"127.0.0.1"}, all[0].door, options);
     own.address = "127.0.0.1";
     launcher.door = port_of(own.door);
-    return keep_roster(std::move(own), 2 * static_cast<int>(all.size()), options);
+    return keep_roster(std::move(own), options);
   }
 
   // Until this holds, or much too long.
@@ -127,9 +128,26 @@ TEST_F(TwoHosts, ALauncherThatIsGoneTakesItsRanksWithIt) {
   EXPECT_TRUE(are_told(0, {0, 1}));
   EXPECT_THAT(kept.said, ElementsAre("the host of ranks 2 to 3 is gone; the other 2 go on"));
   EXPECT_FALSE(kept.roster->awaits_others(true));
-  start(1);  // the host comes back
-  EXPECT_TRUE(ends(1));
-  EXPECT_EQ(other.roster->distant_end()->exit_code, 1);
+}
+
+TEST_F(TwoHosts, AHostThatComesBackIsTakenInWithItsRanksAsNewcomers) {
+  meet();
+  kill(1);
+  ASSERT_TRUE(are_told(0, {0, 1}));
+  start(1);
+  ASSERT_TRUE(look_until([&] { return other.roster->is_late(); }));
+  EXPECT_EQ(kept.said.back(), "the host of ranks 2 to 3 is back, and its ranks are to take part");
+  EXPECT_THAT(kept.newest().ranks, ElementsAre(0, 1)) << "they are not ready";
+  other.roster->expect(2, 77);
+  other.roster->expect(3, 78);
+  other.store.set(members::ready_key(3, 78), "1");
+  EXPECT_TRUE(are_told(0, {0, 1, 3}));
+  EXPECT_TRUE(are_told(1, {0, 1, 3}));
+  EXPECT_FALSE(other.roster->has_admitted(2, 77));
+  EXPECT_TRUE(other.roster->has_admitted(3, 78));
+  kill(0);
+  other.store.set(members::ready_key(2, 77), "1");
+  EXPECT_TRUE(are_told(1, {2, 3})) << "it is a host as any other";
 }
 
 TEST_F(TwoHosts, WhatOneEndsWithTheOtherKnows) {

@@ -33,7 +33,8 @@ class Membership {
   /// None where this process's launcher doesn't tell.
   static std::optional<Membership> of_this_job(const ConnectOptions& options = {});
 
-  /// This process takes the place of a lost one, and says now that it is ready to join the others.
+  /// This process takes the place of a lost one, or is of a host that has come back, and says when it is ready to join
+  /// the others.
   bool is_newcomer() const { return newcomer_; }
   void say_ready();
 

@@ -39,6 +39,20 @@ std::optional<members::Generation> newest_in(c10d::Store& store) {
   return members::parse(text_at(store, members::key));
 }
 
+// Whether the others of this rank's host, which has come back, are at work without it.
+bool is_left_out(c10d::Store& store, const Environment& place, milliseconds timeout) {
+  if (place.local_size == place.size) return false;
+  const auto start = Clock::now();
+  for (;; std::this_thread::sleep_for(kPause)) {
+    if (const auto newest = newest_in(store)) return !std::ranges::binary_search(newest->ranks, place.rank);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (Clock::now() - start > timeout)
+      throw CommError(
+          -1, "connect", seconds,
+          text("connect: the launcher of rank ", place.rank, " has not reached that of ", place.store_host));
+  }
+}
+
 // The store of the launcher's own host, which can't vanish alone.
 Environment own_store(Environment place) {
   const std::string port = std::getenv(members::variable);
@@ -74,8 +88,9 @@ std::optional<Membership> Membership::of_this_job(const ConnectOptions& options)
           ", expected it from 'lockstep run --survive'");
   const auto store = open_store(own_store(place), options.timeout);
   const auto connect_all = [](const Environment& now, const ConnectOptions& wanted) { return connect(now, wanted); };
-  return Membership(std::make_shared<Connection>(Connection{place, options, store, connect_all}),
-                    std::getenv(members::newcomer_variable) != nullptr);
+  const bool is_newcomer =
+      std::getenv(members::newcomer_variable) != nullptr || is_left_out(*store, place, options.timeout);
+  return Membership(std::make_shared<Connection>(Connection{place, options, store, connect_all}), is_newcomer);
 }
 
 Membership::Membership(std::shared_ptr<Connection> connection, bool is_newcomer)

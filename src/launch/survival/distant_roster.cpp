@@ -12,19 +12,26 @@ namespace {
 
 namespace members = comm::members;
 
+// So long may a host take to say that it keeps the roster, before the next one is asked.
+constexpr std::chrono::milliseconds kAsk{500};
 constexpr std::chrono::seconds kLastWord{2};  // so long is a connection tried for at the end
 
 }  // namespace
 
-DistantRoster::DistantRoster(OwnHost own, const std::string& host, int port, RosterOptions options)
-    : own_(std::move(own)), options_(std::move(options)), pending_(host, port) {
+DistantRoster::DistantRoster(OwnHost own, const std::vector<std::string>& hosts, int port, RosterOptions options)
+    : own_(std::move(own)),
+      options_(std::move(options)),
+      hosts_(hosts),
+      port_(port),
+      ask_until_(Clock::now() + kAsk),
+      pending_(hosts[0], port) {
   for (int rank = own_.first; rank < own_.first + own_.count; ++rank) working_.insert(rank);
 }
 
 std::string DistantRoster::lose(int rank) {
   say_news();
   working_.erase(rank);
-  if (link_) link_->say(text("lost ", rank));
+  if (is_introduced_) link_->say(text("lost ", rank));
   return text("; ", pending_.host(), " is told");
 }
 
@@ -33,6 +40,8 @@ void DistantRoster::look() {
   if (!link_) return advance();
   for (const std::string& line : link_->hear()) hear(line);
   if (end_) return;
+  const bool asks = !is_introduced_ && !try_until_;
+  if (asks && (link_->is_lost() || Clock::now() > ask_until_)) return ask_next();
   if (link_->is_lost()) return lose_keeper();
   say_news();
 }
@@ -40,12 +49,20 @@ void DistantRoster::look() {
 void DistantRoster::advance() {
   if (Descriptor socket = pending_.advance()) {
     link_.emplace(std::move(socket), options_.silent);
-    return introduce();
+    return;
   }
-  if (!try_until_) return;  // the first host's launcher may be started later
-  if (!pending_.is_refused() && Clock::now() < *try_until_) return;
+  if (!pending_.is_refused() && Clock::now() < try_until_.value_or(ask_until_)) return;
+  if (!try_until_) return ask_next();
   if (!pending_.is_refused()) ++silent_;
   turn_to_next();
+}
+
+// The first host's launcher may be started later. Where it is lost one of the others keeps the roster.
+void DistantRoster::ask_next() {
+  link_.reset();
+  asked_ = (asked_ + 1) % hosts_.size();
+  pending_ = PendingLink(hosts_[asked_], port_);
+  ask_until_ = Clock::now() + kAsk;
 }
 
 // All that a keeper has to know: another one may have been told of a part.
@@ -53,13 +70,14 @@ void DistantRoster::introduce() {
   std::string line = text("host ", own_.first, " ", own_.count, " ", port_of(own_.door), " ", newest_.number);
   for (const int rank : working_) line += text(" ", rank);
   link_->say(line);
+  is_introduced_ = true;
   ready_.clear();
   done_is_shared_ = false;
   say_news();
 }
 
 void DistantRoster::say_news() {
-  if (!link_) return;
+  if (!is_introduced_) return;
   if (!done_is_shared_ && own_.store.has(members::done_key)) {
     done_is_shared_ = true;
     link_->say("done");
@@ -78,7 +96,12 @@ void DistantRoster::hear(const std::string& line) {
   std::string rest;
   std::getline(in >> std::ws, rest);
   std::istringstream numbers(rest);
-  if (what == "members") {
+  if (what == "keeper") {
+    introduce();
+  } else if (what == "late") {
+    is_late_ = true;
+    working_.clear();
+  } else if (what == "members") {
     newest_ = members::parse(rest);
     own_.store.set(members::key, rest);
     if (!why_.empty()) options_.say(text(why_, "; the launcher on ", pending_.host(), " keeps the list of ranks now"));
@@ -107,6 +130,7 @@ void DistantRoster::lose_keeper() {
     given_up_.push_back(std::move(*link_));
   }
   link_.reset();
+  is_introduced_ = false;
   if (own_.store.has(members::done_key)) {
     end_ = DistantEnd{"", 0};
     return;
@@ -151,11 +175,12 @@ Succession DistantRoster::hand_over() {
 
 void DistantRoster::end(int exit_code) {
   // The ranks may have ended before there was a connection.
-  for (const auto until = Clock::now() + kLastWord; !link_ && !end_ && !is_successor_ && Clock::now() < until;) {
-    advance();
+  for (const auto until = Clock::now() + kLastWord;
+       !is_introduced_ && !end_ && !is_successor_ && Clock::now() < until;) {
+    look();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  if (link_) link_->say(text("end ", exit_code));
+  if (is_introduced_) link_->say(text("end ", exit_code));
 }
 
 }  // namespace lockstep::launch

@@ -17,7 +17,7 @@ namespace lockstep::launch {
 /// of ranks is to keep it, and this one turns to each in turn until one answers, or it is its own turn.
 class DistantRoster final : public Roster {
  public:
-  DistantRoster(OwnHost own, const std::string& host, int port, RosterOptions options);
+  DistantRoster(OwnHost own, const std::vector<std::string>& hosts, int port, RosterOptions options);
 
   std::string lose(int rank) override;
   void expect(int rank, pid_t newcomer) override { expected_.insert({rank, newcomer}); }
@@ -25,6 +25,7 @@ class DistantRoster final : public Roster {
   bool has_admitted(int rank, pid_t newcomer) const override { return !expected_.contains({rank, newcomer}); }
   void look() override;
   bool has_other_hosts() const override { return true; }
+  bool is_late() const override { return is_late_; }
   bool awaits_others(bool ended) const override { return !ended && !end_; }
   bool is_too_small() const override { return !newest_.enough; }
   std::optional<DistantEnd> distant_end() const override { return end_; }
@@ -38,6 +39,7 @@ class DistantRoster final : public Roster {
   using Clock = std::chrono::steady_clock;
 
   void advance();
+  void ask_next();
   void introduce();
   void hear(const std::string& line);
   void say_news();
@@ -46,8 +48,14 @@ class DistantRoster final : public Roster {
 
   OwnHost own_;
   const RosterOptions options_;
+  const std::vector<std::string> hosts_;  // the first of which keeps the roster, when the run begins
+  const int port_;
+  size_t asked_ = 0;
+  Clock::time_point ask_until_;
   PendingLink pending_;
   std::optional<HostLink> link_;
+  bool is_introduced_ = false;  // the one at the other end keeps the roster, and knows of this host
+  bool is_late_ = false;
   comm::members::Generation newest_{.number = -1, .ranks = {}};
   std::set<int> working_;
   std::set<Newcomer> expected_, ready_;  // on this host; those of them that are said to be ready

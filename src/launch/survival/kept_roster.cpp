@@ -10,10 +10,9 @@ namespace lockstep::launch {
 
 namespace members = comm::members;
 
-KeptRoster::KeptRoster(OwnHost own, int ranks, RosterOptions options)
-    : own_(std::move(own)), options_(std::move(options)) {
+KeptRoster::KeptRoster(OwnHost own, RosterOptions options) : own_(std::move(own)), options_(std::move(options)) {
   if (own_.door) set_nonblocking(own_.door);
-  for (int rank = 0; rank < ranks; ++rank) members_.insert(rank);
+  for (int rank = 0; rank < options_.ranks; ++rank) members_.insert(rank);
   tell();
 }
 
@@ -64,10 +63,11 @@ void KeptRoster::end(int exit_code) {
 }
 
 void KeptRoster::accept_hosts() {
-  while (own_.door) {
+  while (own_.door && !failure_) {
     Descriptor socket(accept4(own_.door.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) return;
     hosts_.push_back({.link = HostLink(std::move(socket), options_.silent)});
+    hosts_.back().link.say("keeper");
   }
 }
 
@@ -103,7 +103,15 @@ void KeptRoster::hear(OtherHost& host, const std::string& line) {
 }
 
 void KeptRoster::take_in(OtherHost& host, int number, const std::set<int>& working) {
-  if (!is_expected(host, working)) return refuse(host);
+  const bool is_new = number < 0;
+  const bool fits = is_apart(host) && std::ranges::all_of(working, [&](int rank) { return host.place.has(rank); });
+  const bool expected = fits && is_expected(host.place, working);
+  const bool is_back = fits && !expected && is_new && !is_deciding() && members_of(host.place).empty();
+  if (!expected && !is_back) return refuse(host);
+  if (is_back) {
+    host.link.say("late");
+    options_.say(text(host.place.name(), " is back, and its ranks are to take part"));
+  }
   number_ = std::max(number_, number);
   std::erase_if(awaited_, [&](const HostPlace& place) { return place.first == host.place.first; });
   if (is_deciding()) {  // a newcomer of theirs may have been admitted without this host's knowledge
@@ -117,16 +125,19 @@ void KeptRoster::take_in(OtherHost& host, int number, const std::set<int>& worki
     if (!working.contains(rank)) options_.say(text("rank ", rank, " of another host is gone", lose_all({rank})));
 }
 
-// A host that comes back after it was given up is not, say: its ranks are no members.
-bool KeptRoster::is_expected(const OtherHost& host, const std::set<int>& working) const {
+// Of other hosts of this run.
+bool KeptRoster::is_apart(const OtherHost& host) const {
   const HostPlace& place = host.place;
-  const auto is_apart = [&](int first, int count) {
+  const auto is_apart_from = [&](int first, int count) {
     return place.first + place.count <= first || first + count <= place.first;
   };
-  if (place.count < 1 || !is_apart(own_.first, own_.count)) return false;
-  for (const OtherHost& other : hosts_)
-    if (&other != &host && other.takes_part() && !is_apart(other.place.first, other.place.count)) return false;
-  if (!std::ranges::all_of(working, [&](int rank) { return place.has(rank); })) return false;
+  return place.count >= 1 && place.first >= 0 && place.first + place.count <= options_.ranks &&
+         is_apart_from(own_.first, own_.count) && std::ranges::all_of(hosts_, [&](const OtherHost& other) {
+           return &other == &host || !other.takes_part() || is_apart_from(other.place.first, other.place.count);
+         });
+}
+
+bool KeptRoster::is_expected(const HostPlace& place, const std::set<int>& working) const {
   const auto is_place = [&](const HostPlace& each) { return each.first == place.first && each.count == place.count; };
   return std::ranges::any_of(awaited_, is_place) || std::ranges::includes(members_, working);
 }
@@ -255,8 +266,8 @@ void KeptRoster::say_to_all(const std::string& line) {
     if (host.takes_part()) host.link.say(line);
 }
 
-std::unique_ptr<Roster> keep_roster(OwnHost own, int ranks, RosterOptions options) {
-  return std::make_unique<KeptRoster>(std::move(own), ranks, std::move(options));
+std::unique_ptr<Roster> keep_roster(OwnHost own, RosterOptions options) {
+  return std::make_unique<KeptRoster>(std::move(own), std::move(options));
 }
 
 }  // namespace lockstep::launch

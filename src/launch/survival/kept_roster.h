@@ -32,7 +32,7 @@ struct Succession {
 /// The roster, where it is kept.
 class KeptRoster final : public Roster {
  public:
-  KeptRoster(OwnHost own, int ranks, RosterOptions options);
+  KeptRoster(OwnHost own, RosterOptions options);
   /// Waits for the others, and goes on with those that come where these are enough.
   KeptRoster(Succession before, RosterOptions options);
 
@@ -60,7 +60,8 @@ class KeptRoster final : public Roster {
   void accept_hosts();
   void hear(OtherHost& host, const std::string& line);
   void take_in(OtherHost& host, int number, const std::set<int>& working);
-  bool is_expected(const OtherHost& host, const std::set<int>& working) const;
+  bool is_apart(const OtherHost& host) const;
+  bool is_expected(const HostPlace& place, const std::set<int>& working) const;
   void refuse(OtherHost& host);
   void part_from_lost();
   void admit();

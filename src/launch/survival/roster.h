@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launch/store.h"
 #include "lockstep/base/detail/descriptor.h"
@@ -38,6 +39,8 @@ class Roster {
   /// Hears what newcomers and other hosts have to say. Called several times a second; never blocks.
   virtual void look() = 0;
   virtual bool has_other_hosts() const = 0;
+  /// The others were at work already when this host's launcher came: those of its ranks that run are newcomers.
+  virtual bool is_late() const { return false; }
   /// Whether, with all ranks of this host ended, those of other hosts still work. `ended`: some of ours have ended by
   /// themselves, well or not; else all are lost.
   virtual bool awaits_others(bool ended) const = 0;
@@ -59,16 +62,19 @@ struct OwnHost {
 
 /// How a roster deals with others.
 struct RosterOptions {
-  int least = 1;                                        // ranks
+  int ranks;                                            // of the whole run
+  int least = 1;                                        // so many are wanted
   std::function<void(const std::string& message)> say;  // to the user
   /// Who is not heard of for so long is lost, and counts among the hosts of before for as long again.
   std::chrono::milliseconds silent{2000};
 };
 
-/// Of ranks 0 to `ranks` - 1.
-std::unique_ptr<Roster> keep_roster(OwnHost own, int ranks, RosterOptions options);
+/// Of all ranks.
+std::unique_ptr<Roster> keep_roster(OwnHost own, RosterOptions options);
 
-/// Kept by the launcher of `host`, whose door is at `port`. Where that one is lost another keeps it: perhaps this.
-std::unique_ptr<Roster> share_roster(OwnHost own, const std::string& host, int port, RosterOptions options);
+/// Kept by the launcher of one of `hosts`, whose doors are at `port`. Where that one is lost another keeps it: perhaps
+/// this.
+std::unique_ptr<Roster> share_roster(OwnHost own, const std::vector<std::string>& hosts, int port,
+                                     RosterOptions options);
 
 }  // namespace lockstep::launch

@@ -10,8 +10,9 @@ namespace {
 // The roster of another host's launcher, and from some moment on perhaps this one's own.
 class SharedRoster final : public Roster {
  public:
-  SharedRoster(OwnHost own, const std::string& host, int port, RosterOptions options) : options_(options) {
-    auto distant = std::make_unique<DistantRoster>(std::move(own), host, port, std::move(options));
+  SharedRoster(OwnHost own, const std::vector<std::string>& hosts, int port, RosterOptions options)
+      : options_(options) {
+    auto distant = std::make_unique<DistantRoster>(std::move(own), hosts, port, std::move(options));
     distant_ = distant.get();
     roster_ = std::move(distant);
   }
@@ -28,6 +29,7 @@ class SharedRoster final : public Roster {
     roster_->look();
   }
   bool has_other_hosts() const override { return roster_->has_other_hosts(); }
+  bool is_late() const override { return roster_->is_late(); }
   bool awaits_others(bool ended) const override { return roster_->awaits_others(ended); }
   bool is_too_small() const override { return roster_->is_too_small(); }
   std::optional<DistantEnd> distant_end() const override { return roster_->distant_end(); }
@@ -41,8 +43,9 @@ class SharedRoster final : public Roster {
 
 }  // namespace
 
-std::unique_ptr<Roster> share_roster(OwnHost own, const std::string& host, int port, RosterOptions options) {
-  return std::make_unique<SharedRoster>(std::move(own), host, port, std::move(options));
+std::unique_ptr<Roster> share_roster(OwnHost own, const std::vector<std::string>& hosts, int port,
+                                     RosterOptions options) {
+  return std::make_unique<SharedRoster>(std::move(own), hosts, port, std::move(options));
 }
 
 }  // namespace lockstep::launch

@@ -27,17 +27,17 @@ class SurviveHosts : public testing::Test {
   void SetUp() override { SKIP_WITHOUT_GLOO(); }
 
   /// On each host `n` ranks of a training with a number in the file rankR, in the background, while `events` happen:
-  /// `lines N` waits for so many lines of metrics, `event TEXT` for this one in them.
+  /// `lines N` waits for so many lines of metrics, `event TEXT` for this one in them; `start &` starts them again.
   Ended train_on(int hosts, int n, const std::string& options, const std::string& events) const {
     const std::string script = text(
         "lines() { until [ $(cat run/metrics.jsonl 2>/dev/null | wc -l) -ge $1 ] || ! kill -0 $!; do sleep 0.05; done; "
         "}\n"
         "event() { until grep -qs \"$1\" run/metrics.jsonl || ! kill -0 $!; do sleep 0.05; done; }\n"
         "mkdir -p \"$FOLDER\"/",
-        disks, " && cd \"$FOLDER\"/", disks, " || exit 1\n\"$LOCKSTEP\" run -n ", n,
+        disks, " && cd \"$FOLDER\"/", disks, " || exit 1\nstart() { exec \"$LOCKSTEP\" run -n ", n,
         " --hosts $HOSTS --rank-offset $((HOST * ", n, ")) --survive --timeout 40 ", options,
         " -- sh -c 'echo $$ >rank$RANK.new; mv rank$RANK.new rank$RANK; exec \"$LOCKSTEP\" ", kRecipe,
-        " --out run' &\n", events, "\nwait $!; echo host $HOST: code $?");
+        " --out run'; }\nstart &\n", events, "\nwait $!; echo host $HOST: code $?");
     return run_on_hosts({"", hosts, {}}, script, {{"FOLDER", folder.file("")}});
   }
   std::string metrics(const std::string& disk = "") const { return read_file(folder.file(disk + "run/metrics.jsonl")); }
@@ -79,6 +79,19 @@ TEST_F(SurviveHosts, TheFirstOfThreeHostsVanishesAndTheOthersGoOn) {
             HasSubstr("the launcher on host0 is silent; the launcher on 10.77.0.2 keeps the list of ranks now"),
             HasSubstr("only 1 of 3 hosts is heard of here")));
   EXPECT_THAT(metrics(), HasSubstr("\"event\":\"rank 0 was lost after step "));
+  expect_a_good_end_and_the_same_bits(ended, {1, 2});
+}
+
+// While another than the first one keeps the list of who works.
+TEST_F(SurviveHosts, AHostThatComesBackIsTakenIn) {
+  const Ended ended = train_on(3, 1, "",
+                               "[ $HOST != 0 ] || { lines 4; kill -9 $!; }\n"
+                               "[ $HOST != 2 ] || { event 'rank 0 was lost'; kill -9 $!; start & }");
+  SKIP_WHERE_FORBIDDEN(ended);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("the host of rank 2 is back, and its ranks are to take part"),
+                               HasSubstr("the other hosts are at work: 1 rank joins them"),
+                               ContainsRegex("rank 2 \\(process [0-9]+\\) takes part")));
+  EXPECT_THAT(metrics(), HasSubstr("rank 2 came in addition"));
   expect_a_good_end_and_the_same_bits(ended, {1, 2});
 }
 
