@@ -115,16 +115,16 @@ Descriptor listen_near(int port) {
 // Who works, where the others survive a rank's loss: first the launcher of rank 0's host knows.
 std::unique_ptr<Roster> make_roster(const Plan& plan, const Options& options, ServedStore& store,
                                     Supervisor& supervisor) {
-  const bool keeps = plan.rank_offset == 0;
+  const bool is_first = plan.rank_offset == 0;
   const int door_port = options.port + 1;
-  OwnHost own{.store = store, .first = plan.rank_offset, .count = plan.local_size};
-  if (plan.several_hosts) own.door = keeps ? listen_on(door_port, /*any_host=*/true) : listen_near(door_port);
+  OwnHost own{.store = store, .first = plan.rank_offset, .count = plan.local_size, .run = plan.job};
+  if (plan.several_hosts) own.door = is_first ? listen_on(door_port, /*any_host=*/true) : listen_near(door_port);
   RosterOptions others{.ranks = plan.world_size,
                        .least = options.least,
                        .say = [&supervisor](const std::string& message) { supervisor.say(message); }};
-  if (!keeps) return share_roster(std::move(own), options.hosts, door_port, std::move(others));
-  own.address = plan.store_host;
-  return keep_roster(std::move(own), std::move(others));
+  if (is_first) own.address = plan.store_host;
+  if (!plan.several_hosts) return keep_roster(std::move(own), std::move(others));
+  return share_roster(std::move(own), options.hosts, door_port, std::move(others));
 }
 
 // Ranks that survive others ask the store of their own launcher, and any of the hosts may be the last one.

@@ -42,15 +42,17 @@ class Launchers : public testing::Test {
   explicit Launchers(int hosts, int least = 1) : all(hosts), least_(least) {
     for (int host = 0; host < hosts; ++host) start(host);
   }
-  void start(int host) { all[host].roster = make_roster(all[host], 2 * host, 2); }
-  std::unique_ptr<Roster> make_roster(Launcher& launcher, int first, int count) {
+  void start(int host, int asked = 0) { all[host].roster = make_roster(all[host], 2 * host, 2, asked); }
+  /// The first keeps the list, unless it asks another one.
+  std::unique_ptr<Roster> make_roster(Launcher& launcher, int first, int count, int asked = 0) {
     OwnHost own{.store = launcher.store, .first = first, .count = count, .door = listen_on(0, /*any_host=*/false)};
     const auto say = [&launcher](const std::string& line) { launcher.said.push_back(line); };
     const RosterOptions options{
         .ranks = 2 * static_cast<int>(all.size()), .least = least_, .say = say, .silent = kSilent};
-    if (first > 0) return share_roster(std::move(own), {"127.0.0.1"}, all[0].door, options);
-    own.address = "127.0.0.1";
     launcher.door = port_of(own.door);
+    if (first == 0) own.address = "127.0.0.1";
+    if (first > 0 || asked > 0)
+      return share_roster(std::move(own), {"127.0.0.1", "127.0.0.1"}, all[asked].door, options);
     return keep_roster(std::move(own), options);
   }
 
@@ -234,6 +236,31 @@ TEST_F(ThreeHosts, TheSecondKeepsTheListWhereTheFirstIsGone) {
               ElementsAre("the launcher on 127.0.0.1 is gone; the launcher on 127.0.0.1 keeps the list of ranks now"));
   all[2].roster->lose(4);
   EXPECT_TRUE(are_told(1, {2, 3}));
+}
+
+TEST_F(ThreeHosts, TheFirstComesBackAndBeginsNoListOfItsOwn) {
+  meet();
+  kill(0);
+  start(0, /*asked=*/2);
+  EXPECT_TRUE(look_until([&] { return all[1].newest().ranks.size() == 4; }));
+  for (int look = 0; look < 20; ++look) look_until([] { return true; });
+  EXPECT_FALSE(all[0].roster->is_late()) << "this one does not keep the list, and says that another does";
+  start(0, /*asked=*/1);
+  ASSERT_TRUE(look_until([&] { return all[0].roster->is_late(); }));
+  all[0].roster->expect(0, 77);
+  all[0].store.set(members::ready_key(0, 77), "1");
+  EXPECT_TRUE(are_told(2, {0, 2, 3, 4, 5}));
+  EXPECT_TRUE(are_told(0, {0, 2, 3, 4, 5}));
+  EXPECT_EQ(all[0].newest().store_port, all[1].store.port());
+}
+
+TEST_F(ThreeHosts, TheFirstBeginsTheListWhereNobodyElseHasOne) {
+  for (int host : {0, 1, 2}) kill(host);
+  start(1);
+  start(0, /*asked=*/1);
+  all[0].roster->lose(1);
+  EXPECT_TRUE(are_told(0, {0, 2, 3, 4, 5}));
+  EXPECT_FALSE(all[0].roster->is_late());
 }
 
 TEST_F(ThreeHosts, OneAfterTheOtherKeepsTheList) {

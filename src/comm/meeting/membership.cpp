@@ -75,8 +75,8 @@ std::optional<Group> try_to_make(const std::function<Group()>& make) {
   return std::nullopt;
 }
 
-std::string here_key(int generation, int rank) {
-  return text("lockstep/here/", generation, "/", rank);
+std::string here_key(const members::Generation& generation, int rank) {
+  return text("lockstep/here/", generation.run, "/", generation.number, "/", rank);
 }
 
 }  // namespace
@@ -123,11 +123,11 @@ class Membership::Meeting {
     try {
       if (said_ < generation.number) {
         open(generation);
-        store_->set(here_key(generation.number, place_.rank), std::vector<uint8_t>{1});
+        store_->set(here_key(generation, place_.rank), std::vector<uint8_t>{1});
         said_ = generation.number;
       }
       std::vector<std::string> keys;
-      for (const int rank : generation.ranks) keys.push_back(here_key(generation.number, rank));
+      for (const int rank : generation.ranks) keys.push_back(here_key(generation, rank));
       return store_->check(keys);
     } catch (const std::exception& error) {
       if (store_ == own_) throw;
@@ -194,7 +194,7 @@ Group Membership::join() {
       now.store_port = newest->store_port;
     }
     ConnectOptions wanted = options;
-    wanted.name = text(options.name, "/", newest->number);
+    wanted.name = text(options.name, "/", newest->number, "/", newest->run);
     wanted.asks_around = false;  // the launcher knows who has died
     generation_ = newest->number;
     if (const auto group = try_to_make([&] { return connection_->connect(now, wanted); })) {

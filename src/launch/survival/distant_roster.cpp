@@ -25,7 +25,9 @@ DistantRoster::DistantRoster(OwnHost own, const std::vector<std::string>& hosts,
       port_(port),
       ask_until_(Clock::now() + kAsk),
       pending_(hosts[0], port) {
+  set_nonblocking(own_.door);
   for (int rank = own_.first; rank < own_.first + own_.count; ++rank) working_.insert(rank);
+  if (own_.first == 0) ask_next();
 }
 
 std::string DistantRoster::lose(int rank) {
@@ -36,14 +38,22 @@ std::string DistantRoster::lose(int rank) {
 }
 
 void DistantRoster::look() {
-  if (end_ || is_successor_) return;
+  if (end_ || is_to_keep()) return;
+  answer_others();
   if (!link_) return advance();
   for (const std::string& line : link_->hear()) hear(line);
   if (end_) return;
-  const bool asks = !is_introduced_ && !try_until_;
-  if (asks && (link_->is_lost() || Clock::now() > ask_until_)) return ask_next();
-  if (link_->is_lost()) return lose_keeper();
-  say_news();
+  const bool is_late_answer = !is_introduced_ && Clock::now() > try_until_.value_or(ask_until_);
+  if (is_elsewhere_) {
+    ask_again();
+  } else if (link_->is_lost() || is_late_answer) {
+    if (is_introduced_ || try_until_)
+      lose_keeper();
+    else
+      ask_next();
+  } else {
+    say_news();
+  }
 }
 
 void DistantRoster::advance() {
@@ -57,12 +67,31 @@ void DistantRoster::advance() {
   turn_to_next();
 }
 
-// The first host's launcher may be started later. Where it is lost one of the others keeps the roster.
+// The first host's launcher may be started later. Where it is lost one of the others keeps the roster; and when it
+// comes back, it begins no new one beside that.
 void DistantRoster::ask_next() {
   link_.reset();
   asked_ = (asked_ + 1) % hosts_.size();
+  is_beginner_ = own_.first == 0 && asked_ == 0 && !others_work_;
+  if (asked_ == 0) others_work_ = false;
   pending_ = PendingLink(hosts_[asked_], port_);
   ask_until_ = Clock::now() + kAsk;
+}
+
+// In a succession the one that is to keep the roster may notice later than this one.
+void DistantRoster::ask_again() {
+  is_elsewhere_ = false;
+  if (!try_until_) return ask_next();
+  link_.reset();
+  pending_ = PendingLink(candidates_.front().address, candidates_.front().door);
+}
+
+void DistantRoster::answer_others() {
+  for (;;) {
+    Descriptor socket(accept4(own_.door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket) return;
+    HostLink(std::move(socket), options_.silent).say(newest_.number < 0 ? "none" : "another");
+  }
 }
 
 // All that a keeper has to know: another one may have been told of a part.
@@ -98,6 +127,9 @@ void DistantRoster::hear(const std::string& line) {
   std::istringstream numbers(rest);
   if (what == "keeper") {
     introduce();
+  } else if (what == "none" || what == "another") {
+    is_elsewhere_ = true;
+    others_work_ = others_work_ || what == "another";
   } else if (what == "late") {
     is_late_ = true;
     working_.clear();
@@ -142,7 +174,7 @@ void DistantRoster::lose_keeper() {
       return;
     }
     candidates_ = {known_.places.begin(), known_.places.end()};
-    silent_ = Clock::now() - known_since_ < options_.silent ? known_.silent : 0;
+    silent_ = Clock::now() - known_since_ < options_.remembered() ? known_.silent : 0;
   }
   silent_ += is_silent;
   turn_to_next();
@@ -161,8 +193,10 @@ void DistantRoster::turn_to_next() {
 }
 
 Succession DistantRoster::hand_over() {
-  own_.address = candidates_.front().address;
-  candidates_.pop_front();
+  if (is_successor_) {
+    own_.address = candidates_.front().address;
+    candidates_.pop_front();
+  }
   return {.own = std::move(own_),
           .why = why_,
           .newest = newest_,
@@ -176,7 +210,7 @@ Succession DistantRoster::hand_over() {
 void DistantRoster::end(int exit_code) {
   // The ranks may have ended before there was a connection.
   for (const auto until = Clock::now() + kLastWord;
-       !is_introduced_ && !end_ && !is_successor_ && Clock::now() < until;) {
+       !is_introduced_ && !end_ && !is_to_keep() && Clock::now() < until;) {
     look();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

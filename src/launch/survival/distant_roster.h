@@ -13,8 +13,9 @@
 
 namespace lockstep::launch {
 
-/// The roster, where the launcher of another host keeps it. When that one is lost, the first of the others in the order
-/// of ranks is to keep it, and this one turns to each in turn until one answers, or it is its own turn.
+/// The roster, where the launcher of another host keeps it, or nobody yet. When that one is lost, the first of the
+/// others in the order of ranks is to keep it, and this one turns to each in turn until one answers, or it is its own
+/// turn.
 class DistantRoster final : public Roster {
  public:
   DistantRoster(OwnHost own, const std::vector<std::string>& hosts, int port, RosterOptions options);
@@ -31,8 +32,10 @@ class DistantRoster final : public Roster {
   std::optional<DistantEnd> distant_end() const override { return end_; }
   void end(int exit_code) override;
 
-  /// Whether it is this launcher's turn to keep the roster. Then it has no other use any more.
+  /// Whether it is this launcher's turn to keep the roster, or, where it is the first host's, nobody else keeps one.
+  /// Then it has no other use any more.
   bool is_successor() const { return is_successor_; }
+  bool is_beginner() const { return is_beginner_; }
   Succession hand_over();
 
  private:
@@ -40,9 +43,12 @@ class DistantRoster final : public Roster {
 
   void advance();
   void ask_next();
+  void ask_again();
+  void answer_others();
   void introduce();
   void hear(const std::string& line);
   void say_news();
+  bool is_to_keep() const { return is_successor_ || is_beginner_; }
   void lose_keeper();
   void turn_to_next();
 
@@ -55,6 +61,8 @@ class DistantRoster final : public Roster {
   PendingLink pending_;
   std::optional<HostLink> link_;
   bool is_introduced_ = false;  // the one at the other end keeps the roster, and knows of this host
+  bool is_elsewhere_ = false;   // it has said that it keeps none
+  bool others_work_ = false;    // one of those asked knows who keeps the roster
   bool is_late_ = false;
   comm::members::Generation newest_{.number = -1, .ranks = {}};
   std::set<int> working_;
@@ -71,6 +79,7 @@ class DistantRoster final : public Roster {
   int silent_ = 0;
   std::vector<HostLink> given_up_;
   bool is_successor_ = false;
+  bool is_beginner_ = false;
 };
 
 }  // namespace lockstep::launch

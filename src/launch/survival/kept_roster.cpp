@@ -10,7 +10,8 @@ namespace lockstep::launch {
 
 namespace members = comm::members;
 
-KeptRoster::KeptRoster(OwnHost own, RosterOptions options) : own_(std::move(own)), options_(std::move(options)) {
+KeptRoster::KeptRoster(OwnHost own, RosterOptions options)
+    : own_(std::move(own)), options_(std::move(options)), run_(own_.run) {
   if (own_.door) set_nonblocking(own_.door);
   for (int rank = 0; rank < options_.ranks; ++rank) members_.insert(rank);
   tell();
@@ -21,6 +22,7 @@ KeptRoster::KeptRoster(OwnHost own, RosterOptions options) : own_(std::move(own)
 KeptRoster::KeptRoster(Succession before, RosterOptions options)
     : own_(std::move(before.own)),
       options_(std::move(options)),
+      run_(before.newest.run),
       number_(before.newest.number),
       members_(std::move(before.working)),
       expected_(std::move(before.expected)),
@@ -161,7 +163,7 @@ void KeptRoster::part_from_lost() {
   }
   hosts_.remove_if(
       [](const OtherHost& host) { return host.link.is_closed() || (host.place.count == 0 && host.link.is_lost()); });
-  std::erase_if(silent_since_, [&](auto since) { return Clock::now() - since > options_.silent; });
+  std::erase_if(silent_since_, [&](auto since) { return Clock::now() - since > options_.remembered(); });
   if (lost.empty() || failure_) return;
   share_done();
   if (own_.store.has(members::done_key)) return;
@@ -237,6 +239,7 @@ members::Generation KeptRoster::newest() const {
   return {.number = number_,
           .enough = !is_too_small(),
           .ranks = {members_.begin(), members_.end()},
+          .run = run_,
           .store_host = own_.door ? own_.address : "",
           .store_port = own_.store.port()};
 }

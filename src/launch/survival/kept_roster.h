@@ -81,6 +81,7 @@ class KeptRoster final : public Roster {
 
   OwnHost own_;
   const RosterOptions options_;
+  std::string run_;
   int number_ = -1;
   std::set<int> members_;
   std::set<Newcomer> expected_;  // on this host

@@ -56,8 +56,9 @@ struct OwnHost {
   ServedStore& store;
   int first;  // of its ranks
   int count;
+  std::string run = {};      // the name of the run, where this host begins it
   Descriptor door = {};      // where other launchers report; none: there are no other hosts
-  std::string address = {};  // by which they know this host; a launcher that doesn't keep the roster is told
+  std::string address = {};  // by which they know this host; all but the first are told
 };
 
 /// How a roster deals with others.
@@ -65,15 +66,17 @@ struct RosterOptions {
   int ranks;                                            // of the whole run
   int least = 1;                                        // so many are wanted
   std::function<void(const std::string& message)> say;  // to the user
-  /// Who is not heard of for so long is lost, and counts among the hosts of before for as long again.
-  std::chrono::milliseconds silent{2000};
+  std::chrono::milliseconds silent{2000};               // who is not heard of for so long is lost
+  /// So long does such a host count among those of before. More than `silent`: those that were lost together may be
+  /// missed one after the other.
+  std::chrono::milliseconds remembered() const { return 2 * silent; }
 };
 
 /// Of all ranks.
 std::unique_ptr<Roster> keep_roster(OwnHost own, RosterOptions options);
 
-/// Kept by the launcher of one of `hosts`, whose doors are at `port`. Where that one is lost another keeps it: perhaps
-/// this.
+/// Kept by the launcher of one of `hosts`, whose doors are at `port`: by that of rank 0's host, unless that one finds
+/// the others at work. Where it is lost another keeps it.
 std::unique_ptr<Roster> share_roster(OwnHost own, const std::vector<std::string>& hosts, int port,
                                      RosterOptions options);
 

@@ -23,9 +23,18 @@ class SharedRoster final : public Roster {
   bool has_admitted(int rank, pid_t newcomer) const override { return roster_->has_admitted(rank, newcomer); }
   void look() override {
     roster_->look();
-    if (distant_ == nullptr || !distant_->is_successor()) return;
-    Succession succession = std::exchange(distant_, nullptr)->hand_over();
-    roster_ = std::make_unique<KeptRoster>(std::move(succession), options_);
+    if (distant_ == nullptr || !(distant_->is_successor() || distant_->is_beginner())) return;
+    const bool is_beginner = distant_->is_beginner();
+    Succession before = std::exchange(distant_, nullptr)->hand_over();
+    const std::set<int> working = before.working;
+    const int first = before.own.first, count = before.own.count;
+    if (is_beginner) {
+      roster_ = std::make_unique<KeptRoster>(std::move(before.own), options_);
+      for (int rank = first; rank < first + count; ++rank)
+        if (!working.contains(rank)) roster_->lose(rank);
+    } else {
+      roster_ = std::make_unique<KeptRoster>(std::move(before), options_);
+    }
     roster_->look();
   }
   bool has_other_hosts() const override { return roster_->has_other_hosts(); }

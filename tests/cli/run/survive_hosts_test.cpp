@@ -82,17 +82,19 @@ TEST_F(SurviveHosts, TheFirstOfThreeHostsVanishesAndTheOthersGoOn) {
   expect_a_good_end_and_the_same_bits(ended, {1, 2});
 }
 
-// While another than the first one keeps the list of who works.
-TEST_F(SurviveHosts, AHostThatComesBackIsTakenIn) {
+// The first one, which another has taken the list over from, and one of the others.
+TEST_F(SurviveHosts, HostsThatComeBackAreTakenIn) {
   const Ended ended = train_on(3, 1, "",
-                               "[ $HOST != 0 ] || { lines 4; kill -9 $!; }\n"
+                               "[ $HOST != 0 ] || { lines 4; kill -9 $!; start & }\n"
                                "[ $HOST != 2 ] || { event 'rank 0 was lost'; kill -9 $!; start & }");
   SKIP_WHERE_FORBIDDEN(ended);
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("the host of rank 2 is back, and its ranks are to take part"),
-                               HasSubstr("the other hosts are at work: 1 rank joins them"),
-                               ContainsRegex("rank 2 \\(process [0-9]+\\) takes part")));
-  EXPECT_THAT(metrics(), HasSubstr("rank 2 came in addition"));
-  expect_a_good_end_and_the_same_bits(ended, {1, 2});
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(ended.err, HasSubstr(text("the host of rank ", rank, " is back, and its ranks are to take part")));
+    EXPECT_THAT(ended.err, ContainsRegex(text("rank ", rank, " \\(process [0-9]+\\) takes part")));
+  }
+  EXPECT_THAT(ended.err, HasSubstr("the other hosts are at work: 1 rank joins them"));
+  EXPECT_THAT(metrics(), HasSubstr(" came in addition"));
+  expect_a_good_end_and_the_same_bits(ended, {0, 1, 2});
 }
 
 // And it sees no disk of the other one: it makes the run's folder anew.

@@ -21,6 +21,7 @@ struct Generation {
   int number = 0;
   bool enough = true;  ///< false: too few are left to go on, and they end with a checkpoint
   std::vector<int> ranks;
+  std::string run = {};         ///< tells it apart from runs before it that had the same store's address
   std::string store_host = {};  ///< of the store where they meet; empty: that of their own launcher
   int store_port = 0;
 };
