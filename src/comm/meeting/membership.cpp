@@ -57,7 +57,7 @@ bool is_left_out(c10d::Store& store, const Environment& place, milliseconds time
 Environment own_store(Environment place) {
   const std::string port = std::getenv(members::variable);
   place.store_host = "127.0.0.1";
-  place.store_port = std::atoi(port.c_str());
+  place.store_port = static_cast<int>(std::strtol(port.c_str(), nullptr, 10));
   require(place.store_port >= 1 && place.store_port <= 65535, "connect", members::variable, " is '", port,
           "', expected the port of the launcher's store");
   return place;

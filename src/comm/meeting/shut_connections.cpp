@@ -40,7 +40,7 @@ void shut_connections_to(const std::string& host, int port) {
   if (!all) return;
   while (const dirent* entry = readdir(all.get())) {
     // A copy of the number stays this socket's, also where another thread closes it now and takes the number anew.
-    const Descriptor copy(fcntl(std::atoi(entry->d_name), F_DUPFD_CLOEXEC, 3));
+    const Descriptor copy(fcntl(static_cast<int>(std::strtol(entry->d_name, nullptr, 10)), F_DUPFD_CLOEXEC, 3));
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     if (!copy || getpeername(copy.get(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
