@@ -216,54 +216,46 @@ TEST_F(Survive, ARunThatFailsAgainAndAgainEnds) {
 // A program with a loop of its own, which says at the end what it has.
 class OwnLoop : public Survive {
  protected:
-  static constexpr const char* kSteps = " 1500";
-
-  Words start_loop(const Words& run) const {
+  Words start_loop(const Words& run, int steps) const {
     return run_script(run, "echo $$ > " + folder.file("rank$RANK.new") + "; mv " + folder.file("rank$RANK.new") + " " +
-                               folder.file("rank$RANK") + "; exec " + built("examples/survive") + kSteps);
+                               folder.file("rank$RANK") + "; exec " + built("examples/survive") + text(" ", steps));
   }
-  static const std::string& expected_end() {
-    static const std::string end = [] {
-      const Ended ended = run_program({"-c", built("examples/survive") + kSteps}, {.program = "/bin/sh"});
-      EXPECT_EQ(ended.exit_code, 0) << ended.err;
-      return lines_of(ended.out).back();
-    }();
-    return end;
-  }
-  void expect_undisturbed_end(const Ended& ended) const {
+  static void expect_undisturbed_end(const Ended& ended, int steps) {
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    EXPECT_THAT(expected_end(), ContainsRegex("^72000 examples, weights [0-9a-f]+"));
-    EXPECT_THAT(ended.out, HasSubstr("] " + expected_end()));
+    const Ended whole = run_program({"-c", text(built("examples/survive"), " ", steps)}, {.program = "/bin/sh"});
+    const std::string end = lines_of(whole.out).back();
+    EXPECT_THAT(end, ContainsRegex(text("^", 48 * steps, " examples, weights [0-9a-f]+")));
+    EXPECT_THAT(ended.out, HasSubstr("] " + end));
   }
 };
 
 class OwnLoopWithoutRank : public OwnLoop, public testing::WithParamInterface<int> {};
 
 TEST_P(OwnLoopWithoutRank, GoesOnToTheSameBits) {
-  Program program(start_loop({"-n", "3", "--survive"}));
+  Program program(start_loop({"-n", "3", "--survive"}, 600));
   program.wait_for_output("step 75:");
   kill(process_of(GetParam()), SIGKILL);
   const Ended ended = program.wait();
-  expect_undisturbed_end(ended);
+  expect_undisturbed_end(ended, 600);
   EXPECT_THAT(ended.err, ContainsRegex(text("rank ", GetParam(), " was lost after step [0-9]+; 2 processes go on")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, OwnLoopWithoutRank, testing::Values(0, 2));
 
 TEST_F(OwnLoop, TakesANewProcessInBetweenSteps) {
-  Program program(start_loop({"-n", "2", "--survive", "--respawn"}));
+  Program program(start_loop({"-n", "2", "--survive", "--respawn"}, 1500));
   program.wait_for_output("step 75:");
   const pid_t first = process_of(0);
   kill(first, SIGKILL);
   const Ended ended = program.wait();
-  expect_undisturbed_end(ended);
+  expect_undisturbed_end(ended, 1500);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("; the other 1 go on"), HasSubstr("takes part")));
   EXPECT_THAT(ended.err, HasSubstr("rank 0 came in addition"));
   EXPECT_NE(process_of(0), first);
 }
 
 TEST_F(OwnLoop, EndsWhereTooFewAreLeft) {
-  Program program(start_loop({"-n", "3", "--survive", "--least", "3"}));
+  Program program(start_loop({"-n", "3", "--survive", "--least", "3"}, 600));
   program.wait_for_output("step 75:");
   kill(process_of(1), SIGKILL);
   const Ended ended = program.wait();

@@ -126,7 +126,7 @@ TEST(Audit, FindsEachBitThatFlipsInAGradient) {
   pin_numerics();
   const auto team = Team::create({.replicas = 1, .devices = "cpu:2", .audit = 1});
   std::mt19937_64 draws(1);
-  constexpr int kFlips = 10000;
+  constexpr int kFlips = 2000;
   int found = 0;
   for (int flip = 0; flip < kFlips; ++flip) {
     std::atomic<int> gradients = 0;
