@@ -214,6 +214,13 @@ bool is_restarted() {
   return count != nullptr && std::strtol(count, nullptr, 10) > 0;
 }
 
+// What the folder holds is of this job.
+void go_on_with_own_run(const run::Config& config, TrainOptions& options) {
+  if (config.out.empty() || !config.resume.empty()) return;
+  options.resumes = true;
+  options.overwrite = false;
+}
+
 bool is_alone(const run::Config& config, const comm::Group& group) {
   const std::string devices = config.devices.empty() ? comm::usual_devices(group) : config.devices;
   return group.size() == 1 && parse_devices(devices).size() == 1;
@@ -230,8 +237,12 @@ class TrainerMaker {
     if (!options_.resumes) task_ = train::make_task(config_);
   }
 
-  std::unique_ptr<train::Trainer> make(const comm::Group& group, const std::optional<run::Checkpoint>& copy) {
+  /// `has_begun`: others of this job were at work before, and may have left a run in the folder.
+  std::unique_ptr<train::Trainer> make(const comm::Group& group, const std::optional<run::Checkpoint>& copy,
+                                       bool has_begun) {
     run::Config config = config_;
+    TrainOptions options = options_;
+    if (has_begun) go_on_with_own_run(config, options);
     leads_ = group.rank() == 0;
     auto start = copy;
     if (copy) {
@@ -243,10 +254,10 @@ class TrainerMaker {
         config.audit = 0;
       }
     } else {
-      start = find_start(config, given_, options_, group);
+      start = find_start(config, given_, options, group);
     }
     if (!task_) task_ = train::make_task(config);
-    const bool replaces = options_.overwrite || (options_.resumes && !start);
+    const bool replaces = options.overwrite || (options.resumes && !start);
     const bool unnamed = !start && config.out.empty();
     if (!start)
       config.out = train::from_leader(group, [&] { return claim_folder(config.out, config.model, replaces); });
@@ -279,11 +290,12 @@ train::Outcome train_all(TrainerMaker& maker) {
       maker.prepare();
       membership->say_ready();
     }
-    return train::train_surviving(*membership,
-                                  [&](const auto& group, const auto& copy) { return maker.make(group, copy); });
+    return train::train_surviving(*membership, [&](const auto& group, const auto& copy) {
+      return maker.make(group, copy, /*has_begun=*/membership->generation() > 0);
+    });
   }
   const comm::Group group = comm::connect();
-  const train::Outcome outcome = maker.make(group, std::nullopt)->run();
+  const train::Outcome outcome = maker.make(group, std::nullopt, /*has_begun=*/false)->run();
   group.finish();
   return outcome;
 }
@@ -291,10 +303,7 @@ train::Outcome train_all(TrainerMaker& maker) {
 int train_model(TrainOptions options) {
   std::vector<std::string> given;
   run::Config config = options.config.resolve(given);
-  if (is_restarted() && !config.out.empty() && config.resume.empty()) {
-    options.resumes = true;
-    options.overwrite = false;
-  }
+  if (is_restarted()) go_on_with_own_run(config, options);
   if (!options.resumes) run::check(config);  // else with what the checkpoint adds
   require(config.lr > 0 || std::ranges::count(given, "lr") == 0, "train",
           "lr is 0, expected it above 0, or none for the optimiser's usual one");

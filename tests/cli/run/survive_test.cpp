@@ -177,6 +177,23 @@ TEST_F(Survive, ANewProcessThatComesTooLateEndsWithTheOthers) {
   EXPECT_EQ(hash_of(folder.file("run")), expected());
 }
 
+// The only one that has a copy is stopped until it is lost, while a new process waits for it.
+TEST_F(Survive, WithoutACopyTheNewestCheckpointCounts) {
+  Program program(start({"-n", "2", "--survive", "--respawn"}, " --save-every 20"));
+  wait_for_lines(4);
+  const pid_t first = process_of(0), last = process_of(1);
+  kill(first, SIGKILL);
+  for (int pause = 0; pause < 16; ++pause) {  // for less than the 2 s after which it is given up
+    kill(last, SIGCONT);
+    kill(last, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("going on after step"));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
 TEST_F(Survive, TooFewEndWithACheckpoint) {
   Program program(start({"-n", "3", "--survive", "--least", "3"}));
   wait_for_lines(3);
