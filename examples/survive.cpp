@@ -40,10 +40,7 @@ int main(int argc, char** argv) {
       }
     }
     const double examples = me.sum(seen).item<double>();
-    if (me.number() != 0) return;
-    run::Tensors weights;
-    for (const auto& item : net->named_parameters()) weights[item.key()] = item.value().detach();
-    for (const auto& item : net->named_buffers()) weights[item.key()] = item.value();
-    std::printf("%.0f examples, weights %s\n", examples, run::hash_of(weights).c_str());
+    const auto weights = me.state_dict(*net);
+    if (me.number() == 0) std::printf("%.0f examples, weights %s\n", examples, run::hash_of(weights).c_str());
   });
 }

@@ -86,11 +86,9 @@ void own_loop(parallel::Replica& me, const SurvivalPlan& plan, std::string& hash
     seen.add_(me.number() + me.steps());
     me.step(torch::nn::functional::cross_entropy(net->forward(x), y), optimizer, static_cast<double>(x.size(0)));
   }
-  run::Tensors all{{"seen", me.sum(seen)}};
-  if (me.number() != 0) return;
-  for (const auto& item : net->named_parameters()) all[item.key()] = item.value().detach();
-  for (const auto& item : net->named_buffers()) all[item.key()] = item.value();
-  hash = run::hash_of(all);
+  auto all = me.state_dict(*net);
+  all["seen"] = me.sum(seen);
+  if (me.number() == 0) hash = run::hash_of(all);
 }
 
 // What `lockstep run --survive` does, and the processes that it starts.

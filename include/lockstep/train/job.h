@@ -8,9 +8,6 @@
 
 namespace lockstep::train {
 
-/// One process's text, on all processes. Collective.
-std::string broadcast_text(const std::string& mine, const comm::Group& group, int from = 0);
-
 /// What `find` says on process 0, on all processes; an Error there is thrown on all. Collective.
 std::string from_leader(const comm::Group& group, const std::function<std::string()>& find);
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/parallel/detail/broadcast_text.h"
 #include "lockstep/parallel/optimizer.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/team/team_state.h"
@@ -21,8 +22,6 @@ void agree(const TeamState& team, const char* operation, const Facts& mine);
 
 /// Collective over the processes. Bytes that one of them has.
 at::Tensor broadcast_bytes(const TeamState& team, at::Tensor bytes, int64_t from);
-/// Collective. The text of the process with this rank.
-std::string broadcast_text(const comm::Group& group, const std::string& mine, int from);
 
 Facts facts_of(const TeamState& team);
 Facts facts_of(const torch::nn::Module& network, at::MemoryFormat format);

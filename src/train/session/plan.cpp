@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 
@@ -14,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/context/random_scope.h"
+#include "lockstep/parallel/detail/broadcast_text.h"
 #include "train/session/auto_split.h"
 
 namespace lockstep::train {
@@ -120,18 +120,6 @@ run::Config config_of(const run::Checkpoint& checkpoint) {
   return config;
 }
 
-std::string broadcast_text(const std::string& mine, const comm::Group& group, int from) {
-  if (group.size() == 1) return mine;
-  const auto size = at::full({1}, static_cast<int64_t>(mine.size()), at::kLong);
-  group.broadcast(size, from).wait();
-  const auto bytes = static_cast<size_t>(size.item<int64_t>());
-  const auto words = at::zeros({static_cast<int64_t>((bytes + 7) / 8)}, at::kLong);
-  auto* raw = static_cast<char*>(words.mutable_data_ptr());
-  if (group.rank() == from) std::ranges::copy(mine, raw);
-  if (bytes > 0) group.broadcast(words, from).wait();
-  return {raw, bytes};
-}
-
 std::string from_leader(const comm::Group& group, const std::function<std::string()>& find) {
   std::string said;
   if (group.rank() == 0) {
@@ -141,7 +129,7 @@ std::string from_leader(const comm::Group& group, const std::function<std::strin
       said = text("-", error.what());
     }
   }
-  said = broadcast_text(said, group);
+  if (group.size() > 1) said = parallel::broadcast_text(group, said, 0);
   if (said[0] == '-') throw Error(said.substr(1));
   return said.substr(1);
 }

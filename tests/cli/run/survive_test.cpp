@@ -48,9 +48,11 @@ class Survive : public testing::Test {
 
   // Each rank leaves its process's number in a file of its name.
   Words start(const Words& run, const std::string& more = "", int epochs = 2) const {
+    return start_program(run, built("bin/lockstep") + " " + recipe(epochs) + " --out " + folder.file("run") + more);
+  }
+  Words start_program(const Words& run, const std::string& program) const {
     return run_script(run, "echo $$ > " + folder.file("rank$RANK.new") + "; mv " + folder.file("rank$RANK.new") + " " +
-                               folder.file("rank$RANK") + "; exec " + built("bin/lockstep") + " " + recipe(epochs) +
-                               " --out " + folder.file("run") + more);
+                               folder.file("rank$RANK") + "; exec " + program);
   }
   pid_t process_of(int rank) const {
     pid_t process = 0;
@@ -234,8 +236,7 @@ TEST_F(Survive, ARunThatFailsAgainAndAgainEnds) {
 class OwnLoop : public Survive {
  protected:
   Words start_loop(const Words& run, int steps) const {
-    return run_script(run, "echo $$ > " + folder.file("rank$RANK.new") + "; mv " + folder.file("rank$RANK.new") + " " +
-                               folder.file("rank$RANK") + "; exec " + built("examples/survive") + text(" ", steps));
+    return start_program(run, text(built("examples/survive"), " ", steps));
   }
   static void expect_undisturbed_end(const Ended& ended, int steps) {
     EXPECT_EQ(ended.exit_code, 0) << ended.err;

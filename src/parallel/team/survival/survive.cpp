@@ -31,10 +31,6 @@ std::string key(const char* what, size_t number, const std::string& name) {
   return text(what, '/', number, '/', name);
 }
 
-at::Tensor copy_of(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
-}
-
 // Replicas' own numbers as one row.
 at::Tensor row_of(const std::vector<at::Tensor>& own) {
   std::vector<at::Tensor> flat{at::zeros({1}, at::kDouble)};  // the first number says whether others are to take part
@@ -181,7 +177,7 @@ void Replica::put_back(const std::vector<const Optimizer*>& optimizers, const st
   require(row.numel() == row_of(own).numel(), "keep", "there are ", row_of(own).numel() - 1,
           " numbers of one's own, expected the ", row.numel() - 1, " of the copy");
   int64_t at = 1;
-  for (at::Tensor tensor : own) {
+  for (const at::Tensor& tensor : own) {
     tensor.copy_(row.narrow(0, at, tensor.numel()).view(tensor.sizes()));
     at += tensor.numel();
   }
@@ -194,13 +190,15 @@ void Replica::copy(const std::vector<const Optimizer*>& optimizers, const std::v
   const bool is_first_here = state_->member == 0;
   KeptState now{.steps = state_->steps, .tensors = {}};
   const auto add = [&](const char* what, size_t number, const std::map<std::string, at::Tensor>& tensors) {
-    for (const auto& [name, tensor] : tensors) now.tensors[key(what, number, name)] = copy_of(tensor);
+    for (const auto& [name, tensor] : tensors) now.tensors[key(what, number, name)] = tensor;
   };
   const auto& networks = state_->team->networks;
   for (size_t n = 0; n < networks.size(); ++n) {
     const auto& network = *networks[n]->networks[state_->member];
     add("differs", n, differing_buffers(network, is_first_here));
-    add("network", n, state_dict(network, is_first_here));
+    auto weights = state_dict(network, is_first_here);  // no copies, as the others are
+    for (auto& [name, tensor] : weights) tensor = tensor.to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true);
+    add("network", n, weights);
   }
   for (size_t o = 0; o < optimizers.size(); ++o) add("optimizer", o, state_dict(*optimizers[o], is_first_here));
   at::Tensor mine = row_of(own);

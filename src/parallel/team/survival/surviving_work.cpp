@@ -16,8 +16,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/error.h"
+#include "lockstep/parallel/detail/broadcast_text.h"
 #include "lockstep/parallel/replica_error.h"
-#include "parallel/team/agreement.h"
 
 namespace lockstep::parallel {
 namespace {
