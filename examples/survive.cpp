@@ -2,6 +2,7 @@
 // A loop of one's own that goes on when one of its processes is lost, and ends in the same weights:
 //   lockstep run -n 3 --survive --respawn -- ./survive [STEPS]
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
