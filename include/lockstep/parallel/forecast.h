@@ -19,6 +19,7 @@ struct StageCost {
   std::string name{};
   double forward = 0;  ///< seconds
   double backward = 0;
+  double late_backward = 0;   ///< of it: gradients of weights that may wait until a device would be idle
   double sliced_forward = 0;  ///< of these, in slices that sharers divide
   double sliced_backward = 0;
   int64_t sliced_layers = 0;  ///< products that were computed in slices: sharers meet at each

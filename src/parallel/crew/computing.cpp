@@ -65,21 +65,25 @@ void Crew::leave(int64_t member) {
 }
 
 void Crew::come_to(int64_t member, int64_t part) {
-  exchange_permit(member, part, true);
+  exchange_permit(member, part, Way::forwards);
 }
 
 void Crew::go_back_to(int64_t member, int64_t part) {
-  exchange_permit(member, part, false);
+  exchange_permit(member, part, Way::backwards);
 }
 
-void Crew::exchange_permit(int64_t member, int64_t part, bool comes) {
+void Crew::come_late(int64_t member, int64_t part) {
+  exchange_permit(member, part, Way::late);
+}
+
+void Crew::exchange_permit(int64_t member, int64_t part, Way way) {
   std::vector<int64_t> chosen;
   bool sleeps;
   {
     const Lock lock(mutex_);
     check_running();
     const int64_t left = permits_.part_of(member);
-    permits_.exchange(member, part, comes);
+    permits_.exchange(member, part, way);
     chosen = permits_.take_free();
     sleeps = permits_.wants(member);
     // This core is about to be free for whoever takes the permit that was left.

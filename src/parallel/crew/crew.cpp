@@ -18,11 +18,11 @@ constexpr auto kSpin = std::chrono::microseconds(60);
 
 }  // namespace
 
-Crew::Crew(int64_t members, const std::vector<int64_t>& permits, int64_t ahead)
+Crew::Crew(int64_t members, const std::vector<int64_t>& permits, int64_t ahead, int64_t behind)
     : members_(members),
       arrivals_(members, 0),
       awaits_(members, 0),
-      permits_(members, permits, ahead),
+      permits_(members, permits, ahead, behind),
       began_(members, Clock::now()) {
   for (int64_t m = 0; m < members; ++m) sleepers_.push_back(std::make_unique<Sleeper>());
 }

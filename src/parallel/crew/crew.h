@@ -43,16 +43,16 @@ class CrewStopped : public std::runtime_error {
 /// permits, and a step wakes each sleeping thread once.
 ///
 /// Where a network is divided into parts, each part has permits of its own. A member in a pass holds one of the part
-/// that it computes, and exchanges it at the border; one in no pass computes with any. Who goes backwards is served
-/// first, and a part has no more members in flight than there are permits from it on: that is the schedule 1F1B. A
-/// member in flight that waits for the others, in a batch norm say, does not count. So where nobody could go on,
-/// somebody may come.
+/// that it computes, and exchanges it at the border; one in no pass computes with any. A part has no more members in
+/// flight than there are permits from it on, and within that limit who comes is served first: that is the schedule
+/// 1F1B. A member in flight that waits for the others, in a batch norm say, does not count. So where nobody could go
+/// on, somebody may come. Gradients of weights may be left for when a device would be idle.
 class Crew {
  public:
   /// Every permit is a thread that may compute.
   Crew(int64_t members, int64_t permits) : Crew(members, std::vector<int64_t>{permits}) {}
-  /// Permits of each part, and of parts ahead of them in other processes.
-  Crew(int64_t members, const std::vector<int64_t>& permits, int64_t ahead = 0);
+  /// Permits of each part, and of parts ahead of them and behind them in other processes.
+  Crew(int64_t members, const std::vector<int64_t>& permits, int64_t ahead = 0, int64_t behind = 0);
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
@@ -75,6 +75,9 @@ class Crew {
   /// when what it waited for has come.
   void go_outside(int64_t member);
   void come_inside(int64_t member, Pass pass);
+  /// A member that has gone back has gradients of a part's weights left to compute: it returns with a permit when no
+  /// other wants that.
+  void come_late(int64_t member, int64_t part);
   /// Any number of members may be in flight, as all are needed at once in some layer of another process.
   void let_all_come();
   /// Nothing of its pass is kept any longer. It goes on with the permit that it has.
@@ -115,7 +118,7 @@ class Crew {
 
   void sleep(int64_t member);
   void hand_over(int64_t member, int64_t next);
-  void exchange_permit(int64_t member, int64_t part, bool comes);
+  void exchange_permit(int64_t member, int64_t part, Way way);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
   bool begin_to_wait(int64_t member, std::vector<int64_t>& chosen) LOCKSTEP_REQUIRES(mutex_);
   void wake(const std::vector<int64_t>& members);

@@ -11,14 +11,16 @@ constexpr int kMemory = 8;
 
 }  // namespace
 
-Permits::Permits(int64_t members, const std::vector<int64_t>& permits, int64_t ahead)
-    : free_(permits),
+Permits::Permits(int64_t members, const std::vector<int64_t>& permits, int64_t ahead, int64_t behind)
+    : most_(std::accumulate(permits.begin(), permits.end(), ahead + behind)),
+      free_(permits),
       sleeps_(members, false),
       wants_(members, false),
       where_(members, 0),
       comes_(members, false),
       returns_(members, false),
       kept_(members, 0),
+      late_(members, false),
       waits_(members, false),
       took_(members, Duration::zero()) {
   for (auto part = permits.begin(); part != permits.end(); ++part)
@@ -31,15 +33,19 @@ bool Permits::may_go_on(int64_t member, int64_t part) const noexcept {
   if (where_[member] == kAnyPart) return true;
   if (where_[member] != part) return false;
   if (!comes_[member]) return true;
-  int64_t in_flight = 0;
-  for (int64_t m = 0; m < members(); ++m) in_flight += m != member && kept_[m] > part && !waits_[m];
-  return in_flight < limits_[part];
+  int64_t in_flight = 0, late = 0;
+  for (int64_t m = 0; m < members(); ++m) {
+    late += m != member && late_[m] && where_[m] == part;
+    in_flight += m != member && kept_[m] > part && !late_[m] && !waits_[m];
+  }
+  return in_flight < limits_[part] && in_flight + late < most_;
 }
 
-// Who goes back comes first, so that activations are let go, and who is in no pass comes last.
+// Who comes has the limits against it: activations wait no longer where somebody goes back before. Who is in no pass,
+// or late, comes last.
 int Permits::urgency(int64_t member) const noexcept {
-  if (where_[member] == kAnyPart) return 0;
-  return comes_[member] ? 1 : 2;
+  if (where_[member] == kAnyPart || late_[member]) return 0;
+  return comes_[member] ? 2 : 1;
 }
 
 bool Permits::is_before(int64_t member, int64_t other) const noexcept {
@@ -81,19 +87,21 @@ bool Permits::enter(int64_t member) {
 }
 
 int64_t Permits::leave(int64_t member) {
-  kept_[member] = 0;
+  end_pass(member);
   const int64_t next = successor(member);
   if (next == kNobody) ++free_[where_[member]];
   return next;
 }
 
-void Permits::exchange(int64_t member, int64_t part, bool comes) {
+void Permits::exchange(int64_t member, int64_t part, Way way) {
   ++free_[where_[member]];
   wants_[member] = true;
   where_[member] = part;
-  comes_[member] = comes;
-  returns_[member] = !comes;
-  kept_[member] = comes ? part : part + 1;
+  comes_[member] = way == Way::forwards && kept_[member] <= part;  // in a second pass it is in flight already
+  returns_[member] = way != Way::forwards;
+  late_[member] = way == Way::late;
+  if (comes_[member]) kept_[member] = part;
+  if (returns_[member]) kept_[member] = part + 1;
 }
 
 void Permits::go_outside(int64_t member) {
@@ -104,13 +112,20 @@ void Permits::go_outside(int64_t member) {
 void Permits::come_inside(int64_t member, Pass pass) {
   wants_[member] = true;
   where_[member] = 0;
-  comes_[member] = pass == Pass::begins;
+  comes_[member] = pass == Pass::begins && kept_[member] == 0;
   returns_[member] = false;
-  kept_[member] = pass == Pass::goes_on ? 1 : 0;
+  if (pass == Pass::goes_on) kept_[member] = 1;
+  if (pass == Pass::keeps_nothing) kept_[member] = 0;
+}
+
+void Permits::end_pass(int64_t member) {
+  kept_[member] = 0;
+  late_[member] = false;
 }
 
 void Permits::let_all_come() {
   for (int64_t& limit : limits_) limit = members();
+  most_ = members();
 }
 
 bool Permits::begin_to_wait(int64_t member) {

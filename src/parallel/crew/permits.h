@@ -8,22 +8,27 @@
 
 namespace lockstep::parallel {
 
+/// How a member comes to a part: in its pass forwards or backwards, or when that has come back, for gradients of
+/// weights.
+enum class Way : uint8_t { forwards, backwards, late };
 /// How a member's pass comes back from another process: see Permits::come_inside.
 enum class Pass : uint8_t { begins, goes_on, keeps_nothing };
 
-/// Permits of each part of a network, and who has or wants one. Members that could go on are handed one each: who goes
-/// backwards first, then whoever computed longest before the last meeting. What is long begins early, so that those who
-/// keep a permit to the end come to it at nearly the same time. A part has no more members in flight than there are
-/// permits from it on; a member in flight that waits for the others does not count.
+/// Permits of each part of a network, and who has or wants one. Members that could go on are handed one each. First who
+/// comes to a part, as the parts ahead have work by it: a part has no more members in flight than there are permits
+/// from it on, and one in flight that waits for the others does not count. Then who goes backwards, and last who has
+/// nothing left to compute but gradients of weights: with those members no more are in flight than in all parts. Among
+/// equals, whoever computed longest before the last meeting. What is long begins early, so that those who keep a permit
+/// to the end come to it at nearly the same time.
 class Permits {
  public:
   using Duration = std::chrono::steady_clock::duration;
 
   static constexpr int64_t kNobody = -1;
 
-  /// `permits`: of each part. `ahead`: of parts that come after them in other processes, where members in flight may be
-  /// too.
-  Permits(int64_t members, const std::vector<int64_t>& permits, int64_t ahead = 0);
+  /// `permits`: of each part. `ahead` and `behind`: of parts that come after and before them in other processes, where
+  /// members in flight may be too.
+  Permits(int64_t members, const std::vector<int64_t>& permits, int64_t ahead = 0, int64_t behind = 0);
 
   int64_t parts() const { return static_cast<int64_t>(limits_.size()); }
   /// The part whose permit a member has or wants.
@@ -35,8 +40,8 @@ class Permits {
   bool enter(int64_t member);
   /// A member has done all it had to do. Who is handed its permit; kNobody: it is free.
   int64_t leave(int64_t member);
-  /// A member in a pass lets its permit go and wants one of this part, to which it comes forwards or goes back.
-  void exchange(int64_t member, int64_t part, bool comes);
+  /// A member in a pass lets its permit go and wants one of this part.
+  void exchange(int64_t member, int64_t part, Way way);
   /// A member lets its permit go, to wait for a part in another process.
   void go_outside(int64_t member);
   /// It wants a permit again, of the one part that is here: its pass begins here, goes on, or is none that keeps
@@ -46,7 +51,7 @@ class Permits {
   void let_all_come();
 
   /// Nothing of its pass is kept any longer.
-  void end_pass(int64_t member) { kept_[member] = 0; }
+  void end_pass(int64_t member);
 
   /// A member begins to wait for the others. True where that makes room: then see take_free().
   bool begin_to_wait(int64_t member);
@@ -80,6 +85,7 @@ class Permits {
   int64_t next_member(int64_t part) noexcept;
 
   std::vector<int64_t> limits_;  // [part] how many members may be in flight there
+  int64_t most_;                 // with those that are late
   std::vector<int64_t> free_;    // [part]
   std::vector<bool> sleeps_;     // until what it waits for has come, without a permit
   std::vector<bool> wants_;      // a permit
@@ -87,6 +93,7 @@ class Permits {
   std::vector<bool> comes_;      // to the part that it wants a permit of, forwards
   std::vector<bool> returns_;    // its pass goes backwards
   std::vector<int64_t> kept_;    // parts, the first ones, that it is in flight in
+  std::vector<bool> late_;       // it has gone back, and computes gradients of weights
   std::vector<bool> waits_;      // for the others
   std::vector<Duration> took_;   // to come to its last meetings
 };

@@ -207,6 +207,7 @@ class Simulation {
     ProcessWork work{
         .forward = part.parts.forward,
         .backward = part.parts.backward,
+        .late = late_of(number),
         .marks = {},
         .post = {},
         .data = cost.data,
@@ -218,6 +219,7 @@ class Simulation {
         .permits = part.parts.devices,
         .part = static_cast<int64_t>(number),
         .ahead = devices * static_cast<int64_t>(parts_.size() - 1 - number),
+        .behind = devices * static_cast<int64_t>(number),
         .sharers = placement_.split.sharers,
         .members = block.size(),
         .steps = placement_.steps,
@@ -228,11 +230,24 @@ class Simulation {
       };
     if (!crosses_) return work;
     work.marks = buckets.marks;
+    for (size_t p = 0; p < work.marks.size(); ++p)  // gradients of weights that are put off come at the end
+      for (auto& mark : work.marks[p])
+        if (!work.late[p].empty()) {
+          const double late = std::reduce(work.late[p].begin(), work.late[p].end()), all = work.backward[p];
+          mark.first = all - late + mark.first * late / all;
+        }
     const auto bytes = static_cast<double>(gradient_bytes(cost));
     for (size_t b = 0; b < buckets.numel.size(); ++b)
       work.post.push_back(cost.sum_row * rows * static_cast<double>(buckets.numel[b] * buckets.element_bytes[b]) /
                           bytes);
     return work;
+  }
+
+  // Of each part here. Nothing is put off in the first part of all, behind which nobody waits.
+  std::vector<std::vector<double>> late_of(size_t number) const {
+    auto late = parts_[number].parts.late;
+    if (number == 0) late[0].clear();
+    return late;
   }
 
   static int64_t devices_of(const PartCosts& parts) {
@@ -267,7 +282,8 @@ class Simulation {
   void note_needs(StepForecast& out, size_t g, size_t number) const {
     const Part& part = parts_[number];
     const int64_t replicas = placement_.blocks.block(groups_[g].first).size();
-    const int64_t ahead = devices_of(part.parts) * static_cast<int64_t>(parts_.size() - 1 - number);
+    const size_t others = parts_.size() - 1 - (late_of(number)[0].empty() ? number : 0);
+    const int64_t ahead = devices_of(part.parts) * static_cast<int64_t>(others);
     const int64_t kept = kept_bytes(part.parts, replicas, ahead), gradients = gradient_bytes(part.process.cost);
     if (kept + replicas * gradients > out.kept_bytes + replicas * out.gradient_bytes) {
       out.kept_bytes = kept;

@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/borders.h"
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/detail/slices.h"
@@ -17,10 +19,13 @@
 #include "lockstep/numerics/pinned.h"
 #include "lockstep/parallel/choose_split.h"
 #include "parallel/split/border.h"
+#include "parallel/split/late_weights.h"
 #include "parallel/split/slice_helpers.h"
 
 namespace lockstep::parallel {
 namespace {
+
+using torch::autograd::variable_list;
 
 int64_t bytes_in_use() {
   const auto info = mallinfo2();
@@ -96,6 +101,46 @@ class Meter : public Borders {
   bool goes_back_ = false;
 };
 
+/// Cuts the graph between stages, so that each one's backward pass can be halved as that of a part is.
+class Halves : public Borders {
+ public:
+  explicit Halves(size_t stages) : ends_(stages) {}
+
+  bool come_to(size_t next, size_t, Bundle& bundle) override {
+    if (next == 0) return true;
+    give_history(bundle, [&](const variable_list& sources) {
+      auto end = make_node<End>();
+      for (const at::Tensor& source : sources) end->edges.push_back(torch::autograd::impl::gradient_edge(source));
+      return ends_[next - 1] = std::move(end);
+    });
+    return true;
+  }
+
+  /// When the loss has gone back to the network's output.
+  void go_back(std::vector<StageCost>& costs) const {
+    for (size_t stage = ends_.size(); stage-- > 1;) {
+      if (!ends_[stage]) continue;
+      LateWeights late;
+      PartGraph(ends_[stage]->edges, ends_[stage - 1].get()).go_back(ends_[stage]->came, late);
+      const double began = thread_seconds();
+      while (!late.empty()) late.compute_next();
+      costs[stage].late_backward = thread_seconds() - began;
+    }
+  }
+
+ private:
+  struct End : torch::autograd::Node {
+    variable_list apply(variable_list&& gradients) override {
+      came = std::move(gradients);
+      return {};
+    }
+    torch::autograd::edge_list edges;
+    variable_list came;
+  };
+
+  std::vector<NodePointer<End>> ends_;  // of stages
+};
+
 /// Calls back when a parameter's gradient is there, as long as it lives.
 class ArrivalHooks {
  public:
@@ -163,6 +208,16 @@ StepCost measure_passes(torch::nn::Module& network, Staged& staged, int64_t slic
     add_missing(cost, hooks.parameters(), seen);
     network.zero_grad(true);
   }
+  Halves halves(cost.stages.size());
+  Draws draws{RandomKey{seed}};
+  const Slices in(slices);
+  const ContextScope context({.draws = &draws,
+                              .images = &dense::image_operations(),
+                              .slices = slices > 1 ? &in : nullptr,
+                              .borders = &halves});
+  torch::autograd::backward({loss()}, {});
+  halves.go_back(cost.stages);
+  network.zero_grad(true);
   return cost;
 }
 

@@ -81,14 +81,17 @@ PartCosts parts_of(const StepCost& cost, int64_t devices, const Split& split) {
   for (size_t part = 0; part < out.first.size(); ++part) {
     const size_t end = part + 1 < out.first.size() ? out.first[part + 1] : cost.stages.size();
     double forward = 0, backward = 0;
+    std::vector<double> late;
     int64_t kept = 0;
     for (size_t stage = out.first[part]; stage < end; ++stage) {
       forward += forward_with(cost.stages[stage], split.sharers, cost.meeting);
       backward += backward_with(cost.stages[stage], split.sharers, cost.meeting);
+      if (cost.stages[stage].late_backward > 0) late.insert(late.begin(), cost.stages[stage].late_backward);
       kept += cost.stages[stage].kept_bytes;
     }
     out.forward.push_back(forward);
     out.backward.push_back(backward);
+    out.late.push_back(std::move(late));
     out.kept_bytes.push_back(kept);
   }
   return out;

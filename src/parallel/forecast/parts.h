@@ -19,7 +19,8 @@ struct PartCosts {
   std::vector<int64_t> devices{};  ///< [part]
   std::vector<size_t> first{};     ///< stage of each part
   std::vector<double> forward{}, backward{};
-  std::vector<int64_t> kept_bytes{};  ///< by a replica
+  std::vector<std::vector<double>> late{};  ///< of each of its stages, from the last: StageCost::late_backward
+  std::vector<int64_t> kept_bytes{};        ///< by a replica
 };
 
 /// Cut where a pipeline cuts (cut.h). `devices`: of a process. Throws Error for more parts than stages.

@@ -2,6 +2,7 @@
 #include "parallel/forecast/virtual_process.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace lockstep::parallel {
@@ -21,7 +22,7 @@ VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores
       line_(line),
       on_bucket_(std::move(on_bucket)),
       on_met_(std::move(on_met)),
-      permits_(work_.members, work_.permits, work_.ahead),
+      permits_(work_.members, work_.permits, work_.ahead, work_.behind),
       members_(work_.members),
       stays_(work_.members, false),
       pending_(work_.post.size(), 0) {
@@ -42,6 +43,11 @@ double VirtualProcess::share(const Member& member, int64_t number) const {
   return work_.share ? work_.share(member.step, number) : 1;
 }
 
+// Of its backward pass: what is not put off.
+double VirtualProcess::first_half(int64_t part) const {
+  return work_.backward[part] - std::reduce(work_.late[part].begin(), work_.late[part].end(), 0.0);
+}
+
 // Counts by the time that it takes, not by the work that it is: others may slow it.
 void VirtualProcess::run(double seconds, CoreUse use, double ProcessTimes::*counted, VirtualTime::Event done) {
   const int64_t threads = use == CoreUse::pass ? work_.sharers : 1;
@@ -54,6 +60,7 @@ void VirtualProcess::run(double seconds, CoreUse use, double ProcessTimes::*coun
 void VirtualProcess::begin_step(int64_t number) {
   Member& member = members_[number];
   member.position = 0;
+  member.late_part = parts();
   member.began = time_.now();
   run(work_.data, CoreUse::pass, &ProcessTimes::data,
       [this, number] { run(work_.turn, CoreUse::pass, &ProcessTimes::turn, [this, number] { advance(number); }); });
@@ -63,6 +70,7 @@ void VirtualProcess::begin_step(int64_t number) {
 void VirtualProcess::advance(int64_t number) {
   Member& member = members_[number];
   if (member.position == 2 * parts()) {
+    if (begin_late(number)) return;
     if (parts() > 1 || line_ != nullptr) {
       permits_.end_pass(number);
       resume_all(permits_.take_free());
@@ -73,7 +81,7 @@ void VirtualProcess::advance(int64_t number) {
   if (line_ != nullptr) return come_to_part(number);
   if (parts() == 1 || member.position == parts()) return compute(number);
   member.at_border = true;
-  permits_.exchange(number, part_at(member.position), member.position < parts());
+  permits_.exchange(number, part_at(member.position), member.position < parts() ? Way::forwards : Way::backwards);
   resume_all(permits_.take_free());
   look_again();
 }
@@ -85,7 +93,7 @@ void VirtualProcess::come_to_part(int64_t number) {
   if (member.position == 1) return last ? compute(number) : await(number, Handover::output, Pass::goes_on);
   if (!first) return await(number, Handover::handed_on, Pass::begins);
   member.at_border = true;
-  permits_.exchange(number, 0, true);
+  permits_.exchange(number, 0, Way::forwards);
   resume_all(permits_.take_free());
   look_again();
 }
@@ -126,6 +134,7 @@ void VirtualProcess::resume(int64_t number) {
   member.began = time_.now();
   if (!member.at_border) return begin_step(number);
   member.at_border = false;
+  if (member.position == 2 * parts()) return go_backward(number);
   if (member.received == Handover::output) return await(number, Handover::gradients, Pass::goes_on);
   compute(number);
 }
@@ -134,7 +143,10 @@ void VirtualProcess::compute(int64_t number) {
   Member& member = members_[number];
   member.mark = 0;
   member.done = 0;
-  if (member.position >= parts()) return go_backward(number);
+  if (member.position >= parts()) {
+    member.end = first_half(part_at(member.position));
+    return go_backward(number);
+  }
   run(work_.forward[part_at(member.position)] * share(member, number), CoreUse::pass, &ProcessTimes::forward,
       [this, number] { finish_position(number); });
 }
@@ -142,16 +154,38 @@ void VirtualProcess::compute(int64_t number) {
 // From one gradient that completes a part of a bucket to the next.
 void VirtualProcess::go_backward(int64_t number) {
   Member& member = members_[number];
-  const int64_t part = part_at(member.position);
-  const auto* marks = work_.marks.empty() ? nullptr : &work_.marks[part];
-  const bool last = marks == nullptr || member.mark == marks->size();
-  const double until = last ? work_.backward[part] : (*marks)[member.mark].first;
+  const bool is_late = member.position == 2 * parts();
+  const int64_t part = is_late ? member.late_part : part_at(member.position);
+  const auto& late = work_.late[part];
+  const bool ends_part = late.empty() || (is_late && member.late_layer + 1 == late.size());
+  const auto* marks = work_.marks.empty() || is_late == late.empty() ? nullptr : &work_.marks[part];
+  const bool last =
+      marks == nullptr || member.mark == marks->size() || (!ends_part && (*marks)[member.mark].first > member.end);
+  const double until = last ? member.end : (*marks)[member.mark].first;
   const double seconds = std::max(0.0, until - member.done) * share(member, number);
   member.done = std::max(member.done, until);
-  run(seconds, CoreUse::pass, &ProcessTimes::backward, [this, number, part, last] {
-    if (last) return finish_position(number);
+  run(seconds, CoreUse::pass, &ProcessTimes::backward, [this, number, part, last, is_late] {
+    if (last) return is_late ? advance(number) : finish_position(number);
     pass_mark(number, work_.marks[part][members_[number].mark++].second);
   });
+}
+
+// As end_backward() of a pipeline's member, whose layers come one by one.
+bool VirtualProcess::begin_late(int64_t number) {
+  Member& member = members_[number];
+  ++member.late_layer;
+  while (member.late_part == parts() || member.late_layer >= work_.late[member.late_part].size()) {
+    if (--member.late_part < 0) return false;
+    member.late_layer = 0;
+    member.mark = 0;
+    member.done = member.end = first_half(member.late_part);
+  }
+  member.end += work_.late[member.late_part][member.late_layer];
+  member.at_border = true;
+  permits_.exchange(number, member.late_part, Way::late);
+  resume_all(permits_.take_free());
+  look_again();
+  return true;
 }
 
 // The replica that brings the last gradient adds up those of this process, and the backward pass goes on.

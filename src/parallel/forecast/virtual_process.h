@@ -18,6 +18,7 @@ namespace lockstep::parallel {
 /// The work of one process's steps.
 struct ProcessWork {
   std::vector<double> forward, backward;  ///< [part] of one replica with a usual share
+  std::vector<std::vector<double>> late;  ///< [part][layer] of backward: for when the device would be idle
   /// [part] buckets that are one gradient nearer to complete when so much of the part's backward pass is done, in the
   /// order of their times. None where there are no other processes.
   std::vector<std::vector<std::pair<double, int64_t>>> marks;
@@ -29,6 +30,7 @@ struct ProcessWork {
   std::vector<int64_t> permits{1};  ///< [part]
   int64_t part = 0;                 ///< that this process is, where the network's parts are processes
   int64_t ahead = 0;                ///< permits of the parts that come after it in other processes
+  int64_t behind = 0;               ///< and of those before it
   int64_t sharers = 1;              ///< threads that compute one replica
   int64_t members = 1;
   int64_t steps = 1;
@@ -66,8 +68,11 @@ class VirtualProcess {
     int64_t position = 0;  // parts forwards, then backwards
     size_t mark = 0;       // of this part
     double done = 0;       // of this part's backward pass
+    double end = 0;        // of what it does now of that
     double began = 0;
     bool at_border = false;  // it wants a permit to go on with its pass
+    int64_t late_part = 0;   // whose weights' gradients it computes, when its pass has come back
+    size_t late_layer = 0;
     // Where parts are processes: what it waits for without a permit, and what has come.
     Handover awaited = Handover::none, received = Handover::none;
     Pass pass = Pass::begins;
@@ -77,6 +82,7 @@ class VirtualProcess {
   int64_t parts() const { return static_cast<int64_t>(work_.permits.size()); }
   int64_t part_at(int64_t position) const { return position < parts() ? position : 2 * parts() - 1 - position; }
   double share(const Member& member, int64_t number) const;
+  double first_half(int64_t part) const;
   void begin_step(int64_t member);
   void advance(int64_t member);
   void come_to_part(int64_t member);
@@ -85,6 +91,7 @@ class VirtualProcess {
   void come_inside(int64_t member);
   void compute(int64_t member);
   void go_backward(int64_t member);
+  bool begin_late(int64_t member);
   void pass_mark(int64_t member, int64_t bucket);
   void finish_position(int64_t member);
   void meet(int64_t member);

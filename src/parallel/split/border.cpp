@@ -36,7 +36,7 @@ class Border : public Node {
 }  // namespace
 
 // A tensor that occurs twice gets one gradient, as its users' gradients are added up in one place without a border.
-void lay_border(Bundle& bundle, std::function<void()> on_back) {
+void give_history(Bundle& bundle, const std::function<NodePointer<Node>(const variable_list&)>& node_behind) {
   variable_list tensors = bundle.tensors(), sources, outputs;
   std::vector<int64_t> output_of(tensors.size(), -1);
   for (size_t t = 0; t < tensors.size(); ++t) {
@@ -49,10 +49,14 @@ void lay_border(Bundle& bundle, std::function<void()> on_back) {
     outputs.push_back(tensors[t].detach());
   }
   if (sources.empty()) return;
-  torch::autograd::set_history(outputs, make_node<Border>(std::move(on_back), sources));
+  torch::autograd::set_history(outputs, node_behind(sources));
   for (size_t t = 0; t < tensors.size(); ++t)
     if (output_of[t] >= 0) tensors[t] = outputs[output_of[t]];
   bundle.replace_tensors(tensors);
+}
+
+void lay_border(Bundle& bundle, std::function<void()> on_back) {
+  give_history(bundle, [&](const variable_list& sources) { return make_node<Border>(std::move(on_back), sources); });
 }
 
 CrossingBytes crossing_of(const Bundle& bundle) {

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/split/pipeline.h"
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/detail/median.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/sequential_stages.h"
 #include "parallel/split/border.h"
 #include "parallel/split/cut.h"
+#include "parallel/split/late_weights.h"
 
 namespace lockstep::parallel {
 namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
 
 /// A module of a sequence, with the border in front of it.
 struct SequenceStage : torch::nn::Module {
@@ -68,6 +77,32 @@ std::vector<int64_t> devices_of_parts(int64_t devices, int64_t parts) {
   return all;
 }
 
+/// Lies at the end of a part, the last one too, and hands gradients on as they come, or keeps them: then the backward
+/// pass goes from border to border.
+class Pipeline::PartEnd : public Node {
+ public:
+  PartEnd(std::function<void()> on_back, const variable_list& ends) : on_back_(std::move(on_back)) {
+    for (const at::Tensor& end : ends) add_next_edge(torch::autograd::impl::gradient_edge(end));
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    if (keeps_) {
+      came_ = std::move(gradients);
+      return variable_list(num_outputs());
+    }
+    on_back_();
+    return std::move(gradients);
+  }
+
+  void keep() { keeps_ = true; }
+  const std::optional<variable_list>& came() const { return came_; }
+
+ private:
+  const std::function<void()> on_back_;
+  bool keeps_ = false;
+  std::optional<variable_list> came_;
+};
+
 class Pipeline::Member : public Borders {
  public:
   Member(Pipeline& pipeline, int64_t number) : pipeline_(pipeline), number_(number) {}
@@ -81,9 +116,18 @@ class Pipeline::Member : public Borders {
       measure(next, stages, bundle);
       return true;
     }
+    if (next == 0) {
+      ++passes_;
+      ends_.clear();
+    }
+    if (next == stages)
+      end_part(
+          pipeline_.parts_here() - 1, [] {}, bundle);
     const auto found = std::ranges::find(pipeline_.first_, next);
     if (found == pipeline_.first_.end()) return true;
-    if (next > 0) add_border(next, bundle);
+    if (next > 0)
+      end_part(
+          found - pipeline_.first_.begin() - 1, [this, next] { go_back_over(next); }, bundle);
     Context::current().before_wait.reset();  // what lies behind the border does not wait for what lies in front of it
     const int64_t part = found - pipeline_.first_.begin();
     pipeline_.crew_.come_to(number_, part);
@@ -98,12 +142,21 @@ class Pipeline::Member : public Borders {
     mark(part);
   }
 
-  void begin_backward() {
+  void backward(const at::Tensor& loss, const at::Tensor& gradient) {
     if (!pipeline_.is_cut()) begin_time(pipeline_.names_.empty() ? 0 : pipeline_.names_.size() - 1);
+    const auto ends = std::exchange(ends_, {});
+    if (passes_ != 1 || !go_back_in_halves(loss, gradient, ends)) torch::autograd::backward({loss}, {gradient});
   }
 
   void end_backward() {
     if (!pipeline_.is_cut() && !pipeline_.names_.empty()) add_time(0);
+    passes_ = 0;
+    for (size_t part = late_.size(); part-- > 0;)
+      while (!late_[part].empty()) {
+        pipeline_.crew_.come_late(number_, static_cast<int64_t>(part));
+        mark(static_cast<int64_t>(part));
+        late_[part].compute_next();
+      }
     mark(-1);
   }
 
@@ -111,6 +164,38 @@ class Pipeline::Member : public Borders {
   const std::vector<double>& seconds() const { return seconds_; }
 
  private:
+  using Ends = std::vector<NodePointer<PartEnd>>;
+
+  void end_part(int64_t part, std::function<void()> on_back, Bundle& bundle) {
+    give_history(bundle, [&](const variable_list& ends) {
+      ends_.resize(part + 1);
+      return ends_[part] = make_node<PartEnd>(std::move(on_back), ends);
+    });
+  }
+
+  // Not where parts or the loss share a weight, whose gradients are added up in one pass.
+  bool go_back_in_halves(const at::Tensor& loss, const at::Tensor& gradient, const Ends& ends) {
+    if (static_cast<int64_t>(ends.size()) != pipeline_.parts_here() || std::ranges::count(ends, nullptr) > 0)
+      return false;
+    std::vector<PartGraph> parts;
+    parts.reserve(ends.size() + 1);
+    for (size_t part = 0; part < ends.size(); ++part)
+      parts.emplace_back(ends[part]->next_edges(), part > 0 ? ends[part - 1].get() : nullptr);
+    parts.emplace_back(torch::autograd::edge_list{torch::autograd::impl::gradient_edge(loss)}, ends.back().get());
+    if (PartGraph::share_weights(parts)) return false;
+    for (const auto& end : ends) end->keep();
+    late_.resize(ends.size());
+    parts.back().go_back({gradient}, late_.back());
+    for (size_t part = ends.size(); part-- > 0 && ends[part]->came();) {
+      if (part + 1 < ends.size()) {
+        pipeline_.crew_.go_back_to(number_, static_cast<int64_t>(part));
+        mark(static_cast<int64_t>(part));
+      }
+      parts[part].go_back(*ends[part]->came(), late_[part]);
+    }
+    return true;
+  }
+
   static void mark(int64_t part) {
     if (Timeline* const timeline = Context::current().timeline) timeline->mark_part(part);
   }
@@ -119,7 +204,7 @@ class Pipeline::Member : public Borders {
     seconds_.resize(stages, 0);
     if (next > 0) {
       add_time(next - 1);
-      if (next < stages) add_border(next, bundle);
+      if (next < stages) lay_border(bundle, [this, next] { go_back_over(next); });
     }
     begin_time(next);
   }
@@ -135,13 +220,12 @@ class Pipeline::Member : public Borders {
     begin_time(stage);
   }
 
-  void add_border(size_t stage, Bundle& bundle) {
-    lay_border(bundle, [this, stage] { go_back_over(stage); });
-  }
-
   Pipeline& pipeline_;
   const int64_t number_;
   bool has_come_ = false;
+  int64_t passes_ = 0;  // since the last backward pass
+  Ends ends_;           // of the parts, in the last of these
+  std::vector<LateWeights> late_;
   std::vector<double> seconds_;  // [stage], until the cut is made
   size_t running_ = 0;
   double began_ = 0;
@@ -164,12 +248,12 @@ Borders* Pipeline::borders(int64_t member) {
   return devices_.size() > 1 ? members_[member].get() : nullptr;
 }
 
-void Pipeline::begin_backward(int64_t member) {
-  if (devices_.size() == 1) return;
+void Pipeline::backward(int64_t member, const at::Tensor& loss, const at::Tensor& gradient) {
+  if (devices_.size() == 1) return torch::autograd::backward({loss}, {gradient});
   require(members_[member]->has_come(), "backward",
           "the network's forward() has gone through none of its stages, and split p", parts_,
           " cuts it between them, expected forward() to end with `return lockstep::fold<at::Tensor>(stages(), x);`");
-  members_[member]->begin_backward();
+  members_[member]->backward(loss, gradient);
 }
 
 void Pipeline::end_backward(int64_t member) {

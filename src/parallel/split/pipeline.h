@@ -27,8 +27,8 @@ std::vector<Stage> stages_in(torch::nn::Module& network);
 std::vector<std::string> make_divisible(const std::vector<std::shared_ptr<torch::nn::Module>>& networks, int64_t parts);
 
 /// Each replica's thread keeps its whole graph. Between two parts lies a node of autograd that passes everything on as
-/// it is; forwards and backwards it exchanges the replica's permit for one of the part that comes next. So no sum and
-/// no kernel is another one than without.
+/// it is; forwards and backwards the replica's permit is exchanged there for one of the part that comes next. So no sum
+/// and no kernel is another one than without. Gradients of weights may be left for when a device would be idle.
 ///
 /// In the first step nothing is cut: nodes behind every stage take the time. When it ends the cut is made, for good.
 class Pipeline {
@@ -45,8 +45,8 @@ class Pipeline {
   /// What a member's thread goes through between stages; null where there is one part to go through.
   Borders* borders(int64_t member);
 
-  /// A member's backward pass begins; it is over, whether there was anything to compute or not.
-  void begin_backward(int64_t member);
+  /// A member's backward pass, from a loss, and what is left to do when it is over, whether there was one or not.
+  void backward(int64_t member, const at::Tensor& loss, const at::Tensor& gradient);
   void end_backward(int64_t member);
 
   /// All members have ended their passes: the first call makes the cut.
@@ -54,7 +54,9 @@ class Pipeline {
 
  private:
   class Member;
+  class PartEnd;
 
+  int64_t parts_here() const { return static_cast<int64_t>(devices_.size()); }
   bool is_cut() const { return !first_.empty(); }
 
   Crew& crew_;

@@ -145,8 +145,12 @@ void Replica::differentiate(const at::Tensor& loss, double scale) const {
     Pipeline* const pipeline = state_->team->pipeline.get();
     ProcessPipeline* const process_pipeline = state_->team->process_pipeline.get();
     if (mine.first.defined()) {
-      if (pipeline != nullptr) pipeline->begin_backward(state_->member);
-      torch::autograd::backward({mine.first}, {mine.second});
+      if (pipeline != nullptr)
+        pipeline->backward(state_->member, mine.first, mine.second);
+      else if (process_pipeline != nullptr)
+        process_pipeline->backward(state_->member, mine.first, mine.second);
+      else
+        torch::autograd::backward({mine.first}, {mine.second});
     }
     if (pipeline != nullptr) pipeline->end_backward(state_->member);
     if (process_pipeline != nullptr) process_pipeline->end_backward(state_->member);

@@ -229,7 +229,8 @@ void Team::run(const std::function<void(Replica&)>& body) const {
   require(team.crew == nullptr, "Team::run", "the team is running already, expected one run at a time");
   const int64_t parts = team.thread_parts(), parts_ahead = team.part.parts - 1 - team.part.part;
   const std::vector<int64_t> devices = devices_of_parts(team.permits, parts);
-  team.crew = std::make_unique<Crew>(team.members(), devices, parts_ahead * team.permits);
+  team.crew =
+      std::make_unique<Crew>(team.members(), devices, parts_ahead * team.permits, team.part.part * team.permits);
   if (team.has_process_parts())
     team.process_pipeline = std::make_unique<ProcessPipeline>(*team.crew, team.part, team.messages);
   team.audit = team.options.audit > 0 ? std::make_shared<Audit>(team) : nullptr;

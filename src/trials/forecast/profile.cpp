@@ -129,6 +129,7 @@ void calibrate(Profile& profile, const MeasuredPhases& measured, int64_t states)
         one.forward / replicas);
   scale(factor, cost.stages, &parallel::StageCost::backward, &parallel::StageCost::sliced_backward,
         one.backward / replicas);
+  for (auto& stage : cost.stages) stage.late_backward *= factor;
   for (auto& gradient : cost.gradients) gradient.at *= factor;
   cost.data = one.data / replicas;
   cost.turn = (one.wait + one.communication) / replicas;

@@ -9,7 +9,7 @@ namespace {
 
 using run::Json;
 
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 
 }  // namespace
 

@@ -76,6 +76,35 @@ TEST(AForecast, OfPartsThatAreProcessesHasTheBubbleOf1F1B) {
     }
 }
 
+// Four layers a part, of three seconds in all: forwards, backwards, and gradients of weights, for which nobody waits.
+// Where a part is a process, no more of the bubble is left than the first replica's way forwards. On threads the last
+// replica's own thread computes its late gradients one part after another.
+TEST(AForecast, LeavesGradientsOfWeightsForTheBubble) {
+  const LinkCost link{.bytes_per_second = 1e15};
+  for (const int64_t parts : {2, 4})
+    for (const int64_t replicas : {8, 16}) {
+      StepCost cost = trained(4 * parts);
+      for (StageCost& stage : cost.stages) {
+        stage.forward = 0.25;
+        stage.backward = 0.5;
+        stage.late_backward = 0.275;
+      }
+      const auto seconds = [&](bool processes) {
+        return forecast_step(cost,
+                             {.blocks = Placement({replicas}),
+                              .devices = processes ? 1 : parts,
+                              .split = {.parts = parts},
+                              .parts_are_processes = processes,
+                              .steps = 2},
+                             {}, link)
+            .seconds;
+      };
+      const auto p = static_cast<double>(parts), work = 3.0 * static_cast<double>(replicas);
+      EXPECT_NEAR(seconds(true), work + (p - 1), 0.11 * p) << parts << " parts, " << replicas << " replicas";
+      EXPECT_NEAR(seconds(false), work + 2 * (p - 1), 0.1) << parts << " parts, " << replicas << " replicas";
+    }
+}
+
 // One replica passes two parts: what is handed on, the output and the gradients cross one behind another.
 TEST(AForecast, WaitsForWhatCrossesBetweenProcesses) {
   StepCost cost = trained(2);

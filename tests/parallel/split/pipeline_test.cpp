@@ -84,6 +84,7 @@ struct Recipe {
   Rule rule = AdamW{.lr = 0.01};
   int64_t accumulate = 1;
   uint64_t seed = 5;
+  bool passes_twice = false;  // in one loss
 };
 
 template <class Network>
@@ -98,7 +99,8 @@ State train(const Network& made, Replica& me, const Recipe& recipe) {
       const auto key = RandomKey{step}.fold(static_cast<uint64_t>(part));
       const Tensor x = me.share_of(normal_(torch::empty({recipe.examples, kWidth}), key));
       const Tensor y = network->forward(x);
-      const Tensor loss = x.size(0) > 0 ? (y - x).square().mean() : y.sum();
+      Tensor loss = x.size(0) > 0 ? (y - x).square().mean() : y.sum();
+      if (recipe.passes_twice) loss = loss + network->forward(x.neg()).square().sum();
       me.backward(loss, optimizer, static_cast<double>(x.size(0)));
     }
     me.step(optimizer);
@@ -139,6 +141,10 @@ TEST(Pipeline, EndsInTheBitsOfUndividedNetworks) {
 
 TEST(Pipeline, DividesASequenceWithoutBeingAsked) {
   for (const Norms norms : {Norms::ghost, Norms::synchronised}) expect_the_same_bits({.norms = norms}, make_sequence);
+}
+
+TEST(Pipeline, TakesALossOfTwoPasses) {
+  expect_the_same_bits({.accumulate = 2, .passes_twice = true}, [] { return Knotty(); });
 }
 
 TEST(Pipeline, TakesEmptySharesAndSingleExamples) {

@@ -89,6 +89,8 @@ struct Recipe {
   OptimizerOptions optimizer = {};
   Rule rule = AdamW{.lr = 0.01};
   int64_t accumulate = 1;
+  int64_t slices = 1;
+  bool passes_twice = false;  // in one loss
 };
 
 template <class Network>
@@ -104,7 +106,8 @@ State train(const Network& made, Replica& me, const Recipe& recipe) {
       const auto key = RandomKey{step}.fold(static_cast<uint64_t>(part));
       const Tensor x = me.share_of(normal_(torch::empty({recipe.examples, kWidth}), key));
       const Tensor y = network->forward(x);
-      const Tensor loss = x.size(0) > 0 ? (y - x).square().mean() : y.sum();
+      Tensor loss = x.size(0) > 0 ? (y - x).square().mean() : y.sum();
+      if (recipe.passes_twice) loss = loss + network->forward(x.neg()).square().sum();
       me.backward(loss, optimizer, static_cast<double>(x.size(0)));
     }
     const StepResult result = me.step(optimizer);
@@ -124,13 +127,11 @@ struct Grid {
   int64_t parts, sharers = 1;
 };
 constexpr Grid kGrids[] = {{2, "cpu:1", 2}, {4, "cpu:1", 2}, {3, "cpu:2", 3}, {4, "cpu:1", 4}, {2, "cpu:2", 2, 2}};
-constexpr int64_t kSlices = 2;
-
 template <class Make>
-void expect_the_same_bits(const Recipe& recipe, const Make& make, std::span<const Grid> grids = kGrids) {
+void expect_the_same_bits(const Recipe& recipe, const Make& make, std::span<const Grid> grids) {
   if (!test::joins_ranks()) GTEST_SKIP() << "this build has no backend that joins processes";
   const auto body = [&](Replica& me) { return train(make(), me, recipe); };
-  const TeamOptions same{.replicas = 8, .seed = 5, .slices = kSlices};
+  const TeamOptions same{.replicas = 8, .seed = 5, .slices = recipe.slices};
   const State whole = test::run_placed({1, "cpu:2"}, same, body);
   ASSERT_FALSE(whole.empty());
   for (const Grid& grid : grids) {
@@ -143,7 +144,15 @@ void expect_the_same_bits(const Recipe& recipe, const Make& make, std::span<cons
 }
 
 TEST(ProcessPipeline, EndsInTheBitsOfOneDevice) {
-  expect_the_same_bits({}, [] { return Woven(); });
+  expect_the_same_bits(
+      {}, [] { return Woven(); }, std::span(kGrids).first(4));
+  expect_the_same_bits(
+      {.slices = 2}, [] { return Woven(); }, kGrids);
+}
+
+TEST(ProcessPipeline, TakesALossOfTwoPasses) {
+  expect_the_same_bits(
+      {.accumulate = 2, .passes_twice = true}, [] { return Woven(); }, std::span(kGrids).first(1));
 }
 
 TEST(ProcessPipeline, DividesASequenceWithoutBeingAsked) {

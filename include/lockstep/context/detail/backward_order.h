@@ -19,4 +19,10 @@ uint64_t waiting_node_number();
 /// since. Where none was made lately it is the next number, so that gradients of a long way are not kept for its end.
 uint64_t deferred_node_number();
 
+/// A node that computes each gradient by itself, and only those that are asked for: an extra pass may ask for the
+/// others.
+struct KernelAGradient {
+  virtual ~KernelAGradient() = default;
+};
+
 }  // namespace lockstep

@@ -3,10 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
@@ -18,6 +20,8 @@
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/norm/sync_batch_norm.h"
+#include "parallel/split/border.h"
+#include "parallel/split/late_weights.h"
 #include "parallel/split/pipeline.h"
 #include "parallel/split/processes/bundle_parcel.h"
 #include "parallel/team/agreement.h"
@@ -65,6 +69,16 @@ class ProcessPipeline::Member : public Borders {
     return await(place().part + 1, kGradients + pass, Pass::goes_on).tensors;
   }
 
+  bool is_last() const { return place().is_last(); }
+  void backward(const at::Tensor& loss, const at::Tensor& gradient);
+  void end_backward() {
+    outlets_ = 0;
+    while (!late_.empty()) {
+      pipeline_.crew_.come_late(number_, 0);
+      late_.compute_next();
+    }
+  }
+
   void wait_for_sent() {
     for (; !sent_.empty(); sent_.pop_front()) sent_.front().wait();
   }
@@ -95,13 +109,18 @@ class ProcessPipeline::Member : public Borders {
   void receive_from_behind(Bundle& bundle);
   void hand_on(const Bundle& bundle);
   void exchange_output(Bundle& bundle);
+  NodePointer<Node> make_outlet(const variable_list& ends);
+  bool go_back_in_halves(const at::Tensor& loss, const at::Tensor& gradient, Outlet& outlet);
   void check_connected(const variable_list& ends, const char* what) const;
 
   ProcessPipeline& pipeline_;
   const int64_t number_;
-  int64_t pass_ = 0;             // of those that keep activations, for tags
-  const Node* inlet_ = nullptr;  // of this pass; only compared
-  variable_list handed_on_;      // with a gradient
+  int64_t pass_ = 0;         // of those that keep activations, for tags
+  NodePointer<Node> inlet_;  // of this pass; none where nobody waits for gradients
+  variable_list handed_on_;  // with a gradient
+  NodePointer<Outlet> outlet_;
+  int64_t outlets_ = 0;  // since the last backward pass
+  LateWeights late_;
   std::optional<Crossing> crossing_;
   std::deque<comm::Work> sent_;
   std::map<std::pair<int64_t, int64_t>, FirstMessage> sends_, receives_;  // by part and topic
@@ -122,22 +141,31 @@ class ProcessPipeline::Inlet : public Node {
   const int64_t pass_;
 };
 
-/// Stands for all that lies in the parts ahead: the gradients of what was handed on come from there. The gradient of
-/// the network's output, which this process has computed too, is not needed.
+/// Stands behind the network's output, and goes back through this part. The gradients at its ends come from the parts
+/// ahead: that of the output, which this process has computed too, is not needed.
 class ProcessPipeline::Outlet : public Node {
  public:
-  Outlet(Member& member, int64_t pass, const variable_list& handed_on) : member_(member), pass_(pass) {
-    for (const at::Tensor& tensor : handed_on) add_next_edge(torch::autograd::impl::gradient_edge(tensor));
+  Outlet(Member& member, int64_t pass, const variable_list& ends) : member_(member), pass_(pass) {
+    for (const at::Tensor& end : ends) add_next_edge(torch::autograd::impl::gradient_edge(end));
   }
 
-  variable_list apply(variable_list&&) override {
-    if (num_outputs() == 0) return {};
-    return member_.await_gradients(pass_);
+  variable_list apply(variable_list&& of_output) override {
+    of_output_ = std::move(of_output);
+    if (keeps_ || num_outputs() == 0) return variable_list(num_outputs());
+    return gradients();
   }
+
+  /// From now on it keeps what comes to it.
+  void keep() { keeps_ = true; }
+  bool has_run() const { return of_output_.has_value(); }
+  /// Those at the part's ends.
+  variable_list gradients() { return member_.is_last() ? std::move(*of_output_) : member_.await_gradients(pass_); }
 
  private:
   Member& member_;
   const int64_t pass_;
+  bool keeps_ = false;
+  std::optional<variable_list> of_output_;
 };
 
 bool ProcessPipeline::Member::come_to(size_t next, size_t stages, Bundle& bundle) {
@@ -147,7 +175,8 @@ bool ProcessPipeline::Member::come_to(size_t next, size_t stages, Bundle& bundle
   if (next == 0) {
     pipeline_.decide(number_, &bundle);
     if (keeps) pass_ = (pass_ + 1) % kPasses;
-    inlet_ = nullptr;
+    inlet_ = {};
+    outlet_ = {};
     crossing_.emplace(place().part);
     for (const std::string& name : bundle.names())
       if (const CarriedType& type = bundle.type(name); type.enter != nullptr)
@@ -174,7 +203,7 @@ void ProcessPipeline::Member::receive_from_behind(Bundle& bundle) {
   if (!inputs.empty() && keeps) {
     const auto inlet = make_node<Inlet>(*this, pass_);
     torch::autograd::set_history(inputs, inlet);
-    inlet_ = inlet.get();
+    inlet_ = inlet;
   }
   bundle = bundle_of(parcel, *crossing_, place().part - 1);
   Context::current().before_wait.reset();  // what lies behind does not wait for what lies in front
@@ -198,18 +227,42 @@ void ProcessPipeline::Member::exchange_output(Bundle& bundle) {
       std::ranges::copy(copies, parcel.tensors.begin());
       send(part, kOutput, parcel);
     }
+    if (keeps) give_history(bundle, [&](const variable_list& ends) { return make_outlet(ends); });
     return;
   }
   const Parcel parcel = await(place().parts - 1, kOutput, keeps ? Pass::goes_on : Pass::keeps_nothing);
   if (variable_list outputs = with_gradients(parcel); !outputs.empty() && keeps)
-    torch::autograd::set_history(outputs, make_node<Outlet>(*this, pass_, handed_on_));
+    torch::autograd::set_history(outputs, make_outlet(handed_on_));
   handed_on_.clear();
   bundle = bundle_of(parcel, *crossing_, place().parts - 1);
 }
 
+NodePointer<Node> ProcessPipeline::Member::make_outlet(const variable_list& ends) {
+  outlet_ = make_node<Outlet>(*this, pass_, ends);
+  ++outlets_;
+  return outlet_;
+}
+
+void ProcessPipeline::Member::backward(const at::Tensor& loss, const at::Tensor& gradient) {
+  const auto outlet = std::exchange(outlet_, {});
+  if (outlets_ != 1 || !outlet || !go_back_in_halves(loss, gradient, *outlet))
+    torch::autograd::backward({loss}, {gradient});
+}
+
+// Not where the loss and the part share a weight, whose gradients are added up in one pass.
+bool ProcessPipeline::Member::go_back_in_halves(const at::Tensor& loss, const at::Tensor& gradient, Outlet& outlet) {
+  const std::array parts{PartGraph({torch::autograd::impl::gradient_edge(loss)}, &outlet),
+                         PartGraph(outlet.next_edges(), inlet_.get())};
+  if (PartGraph::share_weights(parts)) return false;
+  outlet.keep();
+  parts[0].go_back({gradient}, late_);
+  if (outlet.has_run() && outlet.num_outputs() > 0) parts[1].go_back(outlet.gradients(), late_);
+  return true;
+}
+
 // The part behind will wait for gradients.
 void ProcessPipeline::Member::check_connected(const variable_list& ends, const char* what) const {
-  require(inlet_ == nullptr || reaches(ends, inlet_), "forward", what,
+  require(!inlet_ || reaches(ends, inlet_.get()), "forward", what,
           " has no history that leads back to the part behind, which waits for gradients, expected stages that don't "
           "detach what they are given: use --split data");
 }
@@ -235,7 +288,12 @@ Borders* ProcessPipeline::borders(int64_t member) {
   return members_[member].get();
 }
 
+void ProcessPipeline::backward(int64_t member, const at::Tensor& loss, const at::Tensor& gradient) {
+  members_[member]->backward(loss, gradient);
+}
+
 void ProcessPipeline::end_backward(int64_t member) {
+  members_[member]->end_backward();
   crew_.end_pass(member);
 }
 

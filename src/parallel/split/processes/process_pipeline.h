@@ -33,7 +33,8 @@ struct PartPlace {
 /// autograd in front of that output waits for the gradients that the next part sends, in place of computing them.
 ///
 /// A replica's thread gives its permit up while it waits for another part, so the crew's rules (crew.h) make 1F1B of
-/// it: who goes backwards is served first, and a part has no more replicas in flight than there are devices from it on.
+/// it: a part has no more replicas in flight than there are devices from it on, and takes another as soon as it may.
+/// Gradients of weights are left for when the device would be idle (late_weights.h).
 /// Messages of a replica have tags of their own, so replicas need no order among each other.
 ///
 /// The first pass finds out which stage uses which weights, and decides on the cut; until the first step has ended a
@@ -51,6 +52,8 @@ class ProcessPipeline {
 
   /// What a member's thread goes through between stages.
   Borders* borders(int64_t member);
+  /// From a loss back, and what is left to do when it is over, whether there was one or not.
+  void backward(int64_t member, const at::Tensor& loss, const at::Tensor& gradient);
   void end_backward(int64_t member);
   /// A member has done all it had to do: returns when what it sent is on its way.
   void leave(int64_t member);

@@ -58,7 +58,7 @@ class ConvolutionWeightGradient : public Node {
 };
 
 /// The gradient of x; y's gradient goes on to the weight's node as it is.
-class ConvolutionGradient : public Node {
+class ConvolutionGradient : public Node, public KernelAGradient {
  public:
   ConvolutionGradient(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y, const ConvolutionCall& call)
       : call_(call), weight_(weight, /*is_output=*/false) {

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backward pass in two halves gives each weight the gradient of an undivided one, to the last bit.
+#include "parallel/split/late_weights.h"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/context/detail/autograd_node.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
+namespace nn = torch::nn;
+
+/// Stands for the part behind.
+struct Beginning : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    came = gradients.at(0);
+    return {};
+  }
+  Tensor came;
+};
+
+struct Part {
+  Part() {
+    torch::manual_seed(3);
+    convolution = nn::Conv2d(nn::Conv2dOptions(3, 4, 3).padding(1));
+    norm = nn::BatchNorm2d(4);
+    plain = nn::Linear(nn::LinearOptions(16, 8).bias(false));
+    twice = nn::Linear(8, 8);
+    beside = nn::Linear(8, 8);
+    out = nn::Linear(8, 5);
+    offset = torch::randn({8}, torch::requires_grad());
+  }
+  Tensor forward(const Tensor& x) {
+    Tensor y = torch::relu(norm(convolution(x))).flatten(2).flatten(0, 1);
+    y = twice(torch::tanh(twice(plain(y))));
+    y = y + beside(torch::ones({1, 8})) + offset.sin();  // which nothing behind the part leads to
+    return out(y);
+  }
+  std::vector<Tensor> late() const {
+    return {convolution->weight, convolution->bias, plain->weight, out->weight, out->bias};
+  }
+  std::vector<Tensor> early() const {
+    return {norm->weight, norm->bias, twice->weight, twice->bias, beside->weight, beside->bias, offset};
+  }
+  void clear() const {
+    for (const auto& list : {late(), early()})
+      for (const Tensor& weight : list) weight.mutable_grad() = Tensor();
+  }
+
+  nn::Conv2d convolution{nullptr};
+  nn::BatchNorm2d norm{nullptr};
+  nn::Linear plain{nullptr}, twice{nullptr}, beside{nullptr}, out{nullptr};
+  Tensor offset;
+};
+
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& weights) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& weight : weights) gradients.push_back(weight.grad().defined() ? weight.grad().clone() : Tensor());
+  return gradients;
+}
+
+void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t t = 0; t < found.size(); ++t) EXPECT_TRUE(found[t].defined() && found[t].equal(expected[t])) << t;
+}
+
+edge_list ends_of(const Tensor& y) {
+  return {torch::autograd::impl::gradient_edge(y)};
+}
+
+TEST(LateWeights, AreThoseOfAnUndividedPass) {
+  Part part;
+  const Tensor x = torch::randn({2, 3, 4, 4}), gradient = torch::randn({8, 5});
+  Tensor input = x.clone().requires_grad_();
+  part.forward(input).backward(gradient);
+  const auto late = gradients_of(part.late()), early = gradients_of(part.early());
+  part.clear();
+
+  const auto beginning = make_node<Beginning>();
+  Tensor arrived = x.clone();
+  torch::autograd::set_history(arrived, beginning);
+  LateWeights weights;
+  {
+    const Tensor y = part.forward(arrived);
+    PartGraph(ends_of(y), beginning.get()).go_back({gradient}, weights);
+  }
+  EXPECT_TRUE(beginning->came.equal(input.grad()));
+  expect_same(gradients_of(part.early()), early);
+  for (const Tensor& weight : part.late()) EXPECT_FALSE(weight.grad().defined());
+
+  int layers = 0;
+  for (; !weights.empty(); ++layers) {
+    EXPECT_EQ(part.out->weight.grad().defined(), layers > 0);
+    weights.compute_next();
+  }
+  EXPECT_EQ(layers, 3);
+  expect_same(gradients_of(part.late()), late);
+}
+
+TEST(LateWeights, AddUpOverPasses) {
+  Part part;
+  const Tensor x = torch::randn({2, 3, 4, 4}), gradient = torch::randn({8, 5});
+  for (int pass = 0; pass < 2; ++pass) part.forward(x.clone().requires_grad_()).backward(gradient);
+  const auto late = gradients_of(part.late());
+  part.clear();
+  const auto beginning = make_node<Beginning>();
+  LateWeights weights;
+  for (int pass = 0; pass < 2; ++pass) {
+    Tensor arrived = x.clone();
+    torch::autograd::set_history(arrived, beginning);
+    PartGraph(ends_of(part.forward(arrived)), beginning.get()).go_back({gradient}, weights);
+  }
+  while (!weights.empty()) weights.compute_next();
+  expect_same(gradients_of(part.late()), late);
+}
+
+TEST(LateWeights, AreNoneWhereNobodyWaits) {
+  Part part;
+  LateWeights weights;
+  const Tensor y = part.forward(torch::randn({2, 3, 4, 4}));
+  PartGraph(ends_of(y), nullptr).go_back({torch::ones_like(y)}, weights);
+  EXPECT_TRUE(weights.empty());
+  for (const Tensor& weight : part.late()) EXPECT_TRUE(weight.grad().defined());
+}
+
+TEST(LateWeights, WithoutAGradientHaveNone) {
+  Part part;
+  const auto beginning = make_node<Beginning>();
+  Tensor arrived = torch::randn({2, 3, 4, 4});
+  torch::autograd::set_history(arrived, beginning);
+  LateWeights weights;
+  PartGraph(ends_of(part.forward(arrived)), beginning.get()).go_back({Tensor()}, weights);
+  while (!weights.empty()) weights.compute_next();
+  EXPECT_FALSE(beginning->came.defined());
+  for (const Tensor& weight : part.late()) EXPECT_FALSE(weight.grad().defined());
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
