@@ -40,6 +40,9 @@ struct Profile {
   bool has_stages = true;  ///< false: the network can't be cut
   bool clouds = false;
   double fixed_part = 0;  ///< of a pass: what does not grow with its share, of clouds
+
+  /// Whether all was measured that a forecast of so many processes and threads needs.
+  bool knows(int64_t processes, int64_t threads) const;
 };
 
 struct ProfileOptions {
@@ -93,5 +96,16 @@ void calibrate(Profile& profile, const MeasuredPhases& measured, int64_t states)
 /// A profile in a file, for other forecasts. Throws Error where it can't be read or written.
 void write_profile(const Profile& profile, const std::filesystem::path& file);
 Profile read_profile(const std::filesystem::path& file);
+
+/// Where the profile of a training is remembered, in the user's cache folder ($XDG_CACHE_HOME/lockstep, else
+/// ~/.cache/lockstep); empty where there is none. The name is a hash of all that a profile depends on: what of the
+/// recipe changes a step's time, processor and cores, the program and torch. Batch and replicas of the configuration
+/// must be worked out. Throws Error for transforms that make no sense.
+std::filesystem::path remembered_profile_file(const run::Config& config);
+/// The one that is there; none, too, where it can't be read or is of another format.
+std::optional<Profile> remembered_profile(const run::Config& config);
+/// Keeps it for later. What was not measured this time, the link or how threads slow each other, stays as it was. Where
+/// nothing can be written nothing is remembered.
+void remember_profile(const run::Config& config, Profile profile);
 
 }  // namespace lockstep::trials

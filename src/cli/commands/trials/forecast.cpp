@@ -29,7 +29,9 @@ struct ForecastCommand {
 trials::Profile profile_of(const ForecastCommand& command, const trials::ForecastOptions& options,
                            const std::function<void(const std::string&)>& say) {
   if (!command.profile.empty()) return trials::read_profile(command.profile);
-  trials::Profile profile = trials::measure_profile(trials::profile_options(options), say);
+  const trials::ProfileOptions measured = trials::profile_options(options);
+  trials::Profile profile = trials::measure_profile(measured, say);
+  trials::remember_profile(measured.config, profile);
   if (!command.save.empty()) trials::write_profile(profile, command.save);
   return profile;
 }
