@@ -18,6 +18,7 @@ using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Words mlp() {
   return {"mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "64", "--replicas", "8"};
@@ -124,6 +125,78 @@ TEST(Forecast, NamesWhatMakesNoSense) {
     const Ended ended = run_program(Words{"forecast"} + mlp() + words);
     EXPECT_EQ(ended.exit_code, 2) << ended.out;
     EXPECT_THAT(ended.err, HasSubstr(message));
+  }
+}
+
+TEST(Train, ForecastsItselfByWhatIsRemembered) {
+  const TemporaryFolder folder;
+  const ProgramOptions own{.environment = {{"XDG_CACHE_HOME", folder.file("cache")}}};
+  const Words quick{"--devices", "1", "--hosts", "1x2", "--rounds", "1", "--profile-steps", "8"};
+  const Ended ended = run_program(Words{"forecast"} + mlp() + quick, own);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto train = [&](const std::string& name, const Words& recipe) {
+    return run_program(Words{"train"} + recipe + Words{"--devices", "1", "--no-curves", "--out", folder.file(name)},
+                       own);
+  };
+  const Ended trained = train("run", mlp() + Words{"--epochs", "2", "--seed", "3", "--lr", "0.1"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, ContainsRegex("a step: forecast [0-9.]+ ms \\[[0-9.]+, [0-9.]+\\], was [0-9.]+, [+-]"));
+  EXPECT_THAT(read(folder.file("run/summary.json"))["forecast"].get<std::string>(), HasSubstr("was"));
+  ASSERT_EQ(run_program({"report", folder.file("run"), "-o", folder.file("report.html")}).exit_code, 0);
+  std::ifstream page(folder.file("report.html"));
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(page), {}), HasSubstr("A step: forecast"));
+
+  const Ended other =
+      train("other", {"mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "32", "--replicas", "8", "--epochs", "1"});
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.out, Not(HasSubstr("forecast")));
+
+  for (const auto& entry : std::filesystem::directory_iterator(folder.file("cache/lockstep/profiles")))
+    std::ofstream(entry.path()) << "{";
+  const Ended broken = train("broken", mlp() + Words{"--epochs", "2"});
+  EXPECT_EQ(broken.exit_code, 0);
+  EXPECT_THAT(broken.out + broken.err, Not(HasSubstr("forecast")));
+}
+
+TEST(Train, MeasuresAForecastThatIsAskedFor) {
+  const TemporaryFolder folder;
+  const ProgramOptions own{.environment = {{"XDG_CACHE_HOME", folder.file("cache")}}};
+  const auto train = [&](const std::string& name, const Words& more) {
+    return run_program(
+        Words{"train"} + mlp() + Words{"--devices", "1", "--epochs", "2", "--out", folder.file(name)} + more, own);
+  };
+  const Ended first = train("first", {"--forecast"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, AllOf(HasSubstr("it is measured first"), HasSubstr("round 3 of 3")));
+  EXPECT_THAT(first.out, HasSubstr("a step: forecast"));
+  const Ended second = train("second", {"--forecast"});
+  EXPECT_THAT(second.err, Not(HasSubstr("measured")));
+  EXPECT_THAT(second.out, HasSubstr("a step: forecast"));
+  const Ended audited = train("audited", {"--audit", "5", "--forecast"});
+  EXPECT_EQ(audited.exit_code, 2);
+  EXPECT_THAT(audited.err, HasSubstr("--forecast knows nothing of --audit"));
+}
+
+TEST(Train, OfSeveralProcessesMeasuresNothing) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
+  const TemporaryFolder folder;
+  const ProgramOptions own{.environment = {{"XDG_CACHE_HOME", folder.file("cache")}}};
+  const auto train = [&](const std::string& name, const Words& more) {
+    return run_program(Words{"run", "-n", "2", "--", built("bin/lockstep"), "train"} + mlp() +
+                           Words{"--devices", "1", "--epochs", "2", "--out", folder.file(name)} + more,
+                       own);
+  };
+  const Ended refused = train("refused", {"--forecast"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("lockstep forecast mlp --hosts 2x1 --devices 2 --replicas 8"));
+  const Ended measured = run_program(
+      Words{"forecast"} + mlp() + Words{"--devices", "2", "--hosts", "2x1", "--rounds", "1", "--profile-steps", "8"},
+      own);
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  for (const Words& asked : {Words{}, Words{"--forecast"}}) {
+    const Ended trained = train(asked.empty() ? "alone" : "asked", asked);
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    EXPECT_THAT(trained.out, HasSubstr("a step: forecast"));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "cli/commands/commands.h"
 #include "cli/config_options.h"
 #include "cli/relaunch.h"
+#include "cli/step_watch.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
@@ -27,8 +28,6 @@
 #include "lockstep/train/job.h"
 #include "lockstep/train/survive.h"
 #include "lockstep/train/trainer.h"
-#include "lockstep/trials/detail/step_phases.h"
-#include "lockstep/trials/forecast.h"
 
 namespace lockstep::cli {
 namespace {
@@ -37,40 +36,8 @@ struct TrainOptions {
   ConfigOptions config;
   bool resumes = false;  // --resume, with a path or without: then it is the folder of --out
   bool overwrite = false;
-  std::string profile;  // a file of `lockstep forecast --save`
-};
-
-// What a step was forecast to take, and what it takes.
-class StepWatch {
- public:
-  explicit StepWatch(const std::string& file) {
-    if (!file.empty()) profile_ = trials::read_profile(file);
-  }
-
-  void begin(train::Trainer& trainer, const comm::Group& group) {
-    if (!profile_) return;
-    const auto threads = static_cast<int64_t>(parse_devices(trainer.config().devices).size());
-    forecast_ = trials::forecast_of(trainer.config(), group.size(), threads, *profile_);
-    if (group.rank() != 0) return;
-    trainer.on_step([this](const train::StepReport& step, const models::Classifier&) { phases_.add(step); });
-  }
-
-  /// Empty where nothing was forecast, or too few steps were made.
-  std::string verdict() const {
-    const auto phases = phases_.mean();
-    if (!forecast_ || !phases) return "";
-    trials::ForecastRow row = *forecast_;
-    row.measured = phases->sum();
-    row.measured_phases = phases;
-    const std::string off = trials::phase_that_was_off(row);
-    return trials::verdict(row.step.seconds, row.low, row.high, *row.measured) +
-           (off.empty() ? "" : "; beyond its interval, most of it in: " + off);
-  }
-
- private:
-  std::optional<trials::Profile> profile_;
-  std::optional<trials::ForecastRow> forecast_;
-  trials::StepPhases phases_;
+  bool forecasts = false;  // --forecast, with a file or without
+  std::string profile;     // the file: of `lockstep forecast --save`
 };
 
 void note_forecast(const std::string& folder, const std::string& verdict) {
@@ -229,8 +196,8 @@ bool is_alone(const run::Config& config, const comm::Group& group) {
 // What makes this process's trainer, once, or again and again where the job goes on without those that it loses.
 class TrainerMaker {
  public:
-  TrainerMaker(const TrainOptions& options, run::Config config, std::vector<std::string> given)
-      : options_(options), config_(std::move(config)), given_(std::move(given)), watch_(options.profile) {}
+  TrainerMaker(const TrainOptions& options, run::Config config, std::vector<std::string> given, StepWatch watch)
+      : options_(options), config_(std::move(config)), given_(std::move(given)), watch_(std::move(watch)) {}
 
   /// Reads the data before the others wait for this process, as far as its own options say which.
   void prepare() {
@@ -309,11 +276,13 @@ int train_model(TrainOptions options) {
           "lr is 0, expected it above 0, or none for the optimiser's usual one");
   require(!options.overwrite || (!options.resumes && config.resume.empty()), "train",
           "--resume goes on with a run and --overwrite replaces it, expected one of them");
+  StepWatch watch(options.forecasts, options.profile);
+  if (!options.resumes && config.resume.empty()) watch.measure(config);  // else a checkpoint knows the recipe
   if (const int gpus = gpus_of_one_process(config.devices); gpus > 1) return relaunch(gpus);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) stop_on(signal);
   save_on(SIGUSR1);
   signal(SIGPIPE, SIG_IGN);  // training is worth more than whoever reads along: lockstep train ... | head
-  TrainerMaker maker(options, config, given);
+  TrainerMaker maker(options, config, given, std::move(watch));
   try {
     const train::Outcome outcome = train_all(maker);
     if (maker.leads()) part(outcome, maker.config_of_run(), maker.verdict());
@@ -345,11 +314,14 @@ void setup_train(CLI::App& app, Command& chosen) {
       ->group("What it writes");
   command
       ->add_option("--forecast", options->profile,
-                   "A file of lockstep forecast --save: say at the end what a step was forecast to take, and took")
+                   "Say at the end what a step was forecast to take, and took: by a file of lockstep forecast --save; "
+                   "default: by what is remembered, or else measured first")
+      ->expected(0, 1)
       ->group("Where it runs");
   command->add_flag("--overwrite", options->overwrite, "Replace the run that --out holds")->group("What it writes");
   command->callback([options, command, &chosen] {
     options->resumes = command->get_option("--resume")->count() > 0;
+    options->forecasts = command->get_option("--forecast")->count() > 0;
     chosen = [options] { return train_model(*options); };
   });
 }
