@@ -110,7 +110,7 @@ class Simulation {
         crosses_(placement.blocks.processes() > 1) {
     Split inside = placement.split;
     if (placement.parts_are_processes) inside.parts = 1;
-    for (ProcessPart& part : process_parts_of(cost, placement.split.parts / inside.parts)) {
+    for (ProcessPart& part : process_parts_of(cost, placement.split.parts / inside.parts, 1 / link.bytes_per_second)) {
       PartCosts parts = parts_of(part.cost, placement.devices, inside);
       BucketCosts buckets = buckets_of(part.cost, parts, inside.sharers);
       parts_.push_back({.process = std::move(part), .parts = std::move(parts), .buckets = std::move(buckets)});

@@ -113,7 +113,7 @@ int64_t gradient_bytes(const StepCost& cost) {
   return bytes;
 }
 
-std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts) {
+std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts, double seconds_a_byte) {
   if (parts == 1) return {{.cost = cost}};
   std::vector<bool> is_trained(cost.stages.size(), false);
   for (const GradientCost& gradient : cost.gradients) is_trained[gradient.stage] = true;
@@ -128,7 +128,8 @@ std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts) {
   }
   require(static_cast<int64_t>(begins.size()) >= parts, "forecast", "split p", parts, " wants ", parts,
           " processes, and ", begins.size(), " of the network's stages may begin a part, expected one for each");
-  const std::vector<size_t> first = cut_evenly_at(begins, seconds, std::vector<int64_t>(parts, 1), crossing);
+  const std::vector<size_t> first = cut_evenly_at(begins, seconds, std::vector<int64_t>(parts, 1), crossing,
+                                                  std::vector<double>(parts - 1, seconds_a_byte));
   std::vector<ProcessPart> out;
   for (size_t part = 0; part < first.size(); ++part)
     out.push_back(process_part(cost, first[part], part + 1 < first.size() ? first[part + 1] : cost.stages.size()));

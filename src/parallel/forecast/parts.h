@@ -41,7 +41,7 @@ struct ProcessPart {
 
 /// Cut where processes cut (process_cut.h). One part where they divide nothing. Throws Error where there are more parts
 /// than stages that may begin one.
-std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts);
+std::vector<ProcessPart> process_parts_of(const StepCost& cost, int64_t parts, double seconds_a_byte = 0);
 
 struct BucketCosts {
   std::vector<int64_t> numel, element_bytes, pieces;           ///< [bucket]

@@ -12,18 +12,19 @@ namespace lockstep::parallel {
 namespace {
 
 // Seconds that each of two processes takes for a byte that goes from one to the other: connections within a machine
-// carried 7 to 11 Gbit/s. What lies between the processes is not known where a network is cut.
+// carried 7 to 11 Gbit/s.
 constexpr double kCrossingByte = 1e-9;
 
 }  // namespace
 
 // least[p][s]: the smallest largest cost of the first p parts over the first s stages; from[p][s]: where part p begins.
 std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
-                               std::span<const double> borders) {
+                               std::span<const double> borders, std::span<const double> links) {
   const size_t stages = costs.size(), parts = devices.size();
   const auto border = [&](size_t stage) {
     return stage == 0 || stage == stages || borders.empty() ? 0.0 : borders[stage];
   };
+  const auto link = [&](size_t part) { return part < links.size() ? links[part] : 0.0; };
   LOCKSTEP_ASSERT(parts >= 1 && parts <= stages);
   std::vector<double> until(stages + 1, 0);
   std::partial_sum(costs.begin(), costs.end(), until.begin() + 1);
@@ -36,7 +37,8 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
       for (size_t begin = p - 1; begin < end; ++begin) {
         const double cost =
             (until[end] - until[begin] + border(begin) + border(end)) / static_cast<double>(devices[p - 1]);
-        const double largest = std::max(least[p - 1][begin], cost);
+        const double way = p > 1 ? link(p - 2) * border(begin) : 0;
+        const double largest = std::max({least[p - 1][begin], cost, way});
         if (largest >= least[p][end]) continue;
         least[p][end] = largest;
         from[p][end] = begin;
@@ -47,15 +49,17 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
 }
 
 std::vector<size_t> cut_evenly_at(std::span<const size_t> begins, std::span<const double> costs,
-                                  std::span<const int64_t> devices, std::span<const int64_t> crossing) {
-  std::vector<double> joined, borders;
+                                  std::span<const int64_t> devices, std::span<const int64_t> crossing,
+                                  std::span<const double> seconds_a_byte) {
+  std::vector<double> joined, borders, links;
   for (size_t b = 0; b < begins.size(); ++b) {
     const size_t end = b + 1 < begins.size() ? begins[b + 1] : costs.size();
     const auto these = costs.subspan(begins[b], end - begins[b]);
     joined.push_back(std::reduce(these.begin(), these.end()));
     if (!crossing.empty()) borders.push_back(b == 0 ? 0 : kCrossingByte * static_cast<double>(crossing[begins[b] - 1]));
   }
-  std::vector<size_t> first = cut_evenly(joined, devices, borders);
+  for (const double seconds : seconds_a_byte) links.push_back(seconds / 2 / kCrossingByte);
+  std::vector<size_t> first = cut_evenly(joined, devices, borders, links);
   for (size_t& part : first) part = begins[part];
   return first;
 }

@@ -54,6 +54,11 @@ TEST(ACut, BeginsPartsWhereItMay) {
   EXPECT_EQ(cut_evenly_at(Stages{0, 1, 3}, std::vector<double>{2, 1, 2, 1}, std::vector<int64_t>{1, 1},
                           std::vector<int64_t>{3'000'000'000, 0, 1'000'000'000, 0}),
             (Stages{0, 3}));
+  // Even parts with much between them, or uneven ones with little: that depends on the link.
+  for (const auto& [seconds_a_byte, second] : {std::pair(1e-9, 1), {1e-7, 2}})
+    EXPECT_EQ(cut_evenly_at(Stages{0, 1, 2}, std::vector<double>{1, 0.5, 0.5}, std::vector<int64_t>{1, 1},
+                            std::vector<int64_t>{50'000'000, 5'000'000, 0}, std::vector<double>{seconds_a_byte}),
+              (Stages{0, static_cast<size_t>(second)}));
   EXPECT_EQ(may_begin_part({false, true, false, true, true}), (std::vector<bool>{true, false, false, true, true}));
 }
 

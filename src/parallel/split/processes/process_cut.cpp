@@ -55,7 +55,8 @@ class Cuts {
             text("'", looks_[is_trained[stage] ? stage - 1 : stage].name, "' has no weights that are trained");
   }
 
-  std::vector<size_t> choose(int64_t parts) const {
+  std::vector<size_t> choose(const std::vector<double>& seconds_a_byte) const {
+    const auto parts = static_cast<int64_t>(seconds_a_byte.size()) + 1;
     std::vector<size_t> begins;
     std::vector<double> costs;
     std::vector<int64_t> crossing;
@@ -70,7 +71,7 @@ class Cuts {
            " for split p", parts, reason == reasons_.end() ? "" : text(": ", *reason), ". Give each process --devices ",
            parts, " (its threads then divide the network), or use --split data");
     }
-    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1), crossing);
+    return cut_evenly_at(begins, costs, std::vector<int64_t>(parts, 1), crossing, seconds_a_byte);
   }
 
  private:
@@ -117,7 +118,8 @@ ProcessCut ProcessCut::from_text(const std::string& text) {
 }
 
 ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::Tensor>& parameters,
-                             const Bundle& bundle, int64_t parts) {
+                             const Bundle& bundle, const std::vector<double>& seconds_a_byte) {
+  const size_t parts = seconds_a_byte.size() + 1;
   const std::vector<StageLook> looks = look_at_stages(network, bundle);
   require(looks.back().other.empty(), "split", "the network gives '", looks.back().other,
           "', of a type that can't go to another process (a tensor, a sparse tensor or a field can): give each process "
@@ -136,7 +138,7 @@ ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::T
     if (const auto use = use_of(item.value(), looks); use && item.value().requires_grad())
       for (size_t stage = use->first; stage <= use->last; ++stage) is_trained[stage] = true;
   cuts.keep_with_weights(is_trained);
-  const std::vector<size_t> first = cuts.choose(parts);
+  const std::vector<size_t> first = cuts.choose(seconds_a_byte);
   const auto part_of = [&](size_t stage) { return std::ranges::upper_bound(first, stage) - first.begin() - 1; };
 
   std::map<const c10::TensorImpl*, int64_t> owners;

@@ -28,10 +28,10 @@ struct ProcessCut {
   static ProcessCut from_text(const std::string& text);
 };
 
-/// Cuts the network for so many parts by the time that its stages take on the bundle, and by what would cross. Throws
-/// Error where it can't be cut so often: between stages that share weights it can't be, nor where anything but tensors
-/// is handed on.
+/// Cuts the network for so many parts by the time that its stages take on the bundle, and by what would cross, with the
+/// seconds that a byte takes from each part to the next one. Throws Error where it can't be cut so often: between
+/// stages that share weights it can't be, nor where anything but tensors is handed on.
 ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::Tensor>& parameters,
-                             const Bundle& bundle, int64_t parts);
+                             const Bundle& bundle, const std::vector<double>& seconds_a_byte);
 
 }  // namespace lockstep::parallel

@@ -24,6 +24,7 @@
 #include "parallel/split/late_weights.h"
 #include "parallel/split/pipeline.h"
 #include "parallel/split/processes/bundle_parcel.h"
+#include "parallel/split/processes/part_links.h"
 #include "parallel/team/agreement.h"
 
 namespace lockstep::parallel {
@@ -310,6 +311,8 @@ void ProcessPipeline::decide(int64_t member, const Bundle* bundle) {
   const std::lock_guard lock(deciding_);
   if (cut() != nullptr) return;
   std::string said;
+  const std::vector<double> seconds_a_byte =
+      measure_links(messages_, place_, static_cast<int>(crew_.members() * kTopics));
   if (messages_.rank() == 0) try {
       require(bundle != nullptr, "step", "no replica of process 0 has gone through the network, and split p",
               place_.parts, " cuts it there, expected a forward pass before the first step");
@@ -321,7 +324,7 @@ void ProcessPipeline::decide(int64_t member, const Bundle* bundle) {
         for (const at::Tensor& parameter : networks_[member]->parameters())
           if (known.insert(parameter.unsafeGetTensorImpl()).second) parameters.push_back(parameter);
       }
-      said = text('+', cut_for_processes(*networks_[member], parameters, *bundle, place_.parts).to_text());
+      said = text('+', cut_for_processes(*networks_[member], parameters, *bundle, seconds_a_byte).to_text());
     } catch (const std::exception& error) {
       said = text('-', error.what());
     }

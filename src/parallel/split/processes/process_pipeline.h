@@ -13,19 +13,10 @@
 #include "lockstep/context/detail/borders.h"
 #include "lockstep/context/stages.h"
 #include "parallel/crew/crew.h"
+#include "parallel/split/processes/part_links.h"
 #include "parallel/split/processes/process_cut.h"
 
 namespace lockstep::parallel {
-
-/// Which part of the network a process is, of which copy.
-struct PartPlace {
-  int64_t parts = 1;
-  int64_t part = 0;
-  int64_t copy = 0;
-
-  bool is_last() const { return part + 1 == parts; }
-  int rank_of(int64_t other) const { return static_cast<int>(copy * parts + other); }
-};
 
 /// Every process of a copy runs the same replicas, with the same code and the same shares of data. A stage runs in its
 /// part's process alone: the others pass over it. What a part hands on goes to the next one, and what the last part
