@@ -186,7 +186,8 @@ class Pipeline::Member : public Borders {
     for (const auto& end : ends) end->keep();
     late_.resize(ends.size());
     parts.back().go_back({gradient}, late_.back());
-    for (size_t part = ends.size(); part-- > 0 && ends[part]->came();) {
+    for (size_t part = ends.size(); part-- > 0;) {
+      if (!ends[part]->came()) break;
       if (part + 1 < ends.size()) {
         pipeline_.crew_.go_back_to(number_, static_cast<int64_t>(part));
         mark(static_cast<int64_t>(part));

@@ -76,9 +76,9 @@ void settle_turns(Profile& profile, double seconds) {
       parallel::forecast_step(profile.cost, {.blocks = Placement({profile.replicas}), .devices = threads},
                               profile.slowdown)
           .seconds;
+  const int64_t most = (profile.replicas + threads - 1) / threads;  // of a thread
   // Turns are slowed as passes are.
-  const double turns = static_cast<double>((profile.replicas + threads - 1) / threads) *
-                       profile.slowdown.thread_passes[static_cast<size_t>(threads - 1)];
+  const double turns = static_cast<double>(most) * profile.slowdown.thread_passes[static_cast<size_t>(threads - 1)];
   profile.slowdown.thread_turn = even_rise(0, std::max(0.0, seconds - known) / turns, profile.cores);
 }
 

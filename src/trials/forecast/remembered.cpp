@@ -75,7 +75,7 @@ bool Profile::knows(int64_t processes, int64_t threads) const {
 }
 
 fs::path remembered_profile_file(const run::Config& config) {
-  const fs::path folder = cache_folder();
+  fs::path folder = cache_folder();
   if (folder.empty()) return folder;
   const std::string key = key_of(config);
   Sha256 hash;
