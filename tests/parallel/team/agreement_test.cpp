@@ -54,7 +54,7 @@ TEST(Agreement, ProcessesAreToldAlike) {
            {{.clip_norm = 1e-9}, "process 1 has 'clip_norm 1e-09' where process 0 has 'clip_norm 0'"},
            {{.wire = TopK{.start = 5}}, "process 1 has 'wire top_k:0.01 from step 5' where process 0 has 'wire none"},
            {{.divide_state = true}, "process 1 has 'divide_state' where process 0 has 'no divide_state'"}})
-    expect_both_say(text, in_a_run([&options](Replica& me) {
+    expect_both_say(text, in_a_run([&options = options](Replica& me) {
                       auto network = me.share(torch::nn::Linear(3, 2));
                       me.optimizer(Sgd{}, me.number() == 1 ? options : OptimizerOptions{});
                     }));

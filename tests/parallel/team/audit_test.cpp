@@ -64,7 +64,7 @@ TEST_P(AuditedRun, HasTheBitsOfTheOther) {
   pin_numerics();
   const auto [name, mode] = GetParam();
   const TeamOptions plain{.replicas = 4, .seed = 5}, audited{.replicas = 4, .seed = 5, .audit = 1};
-  const auto body = [&](Replica& me) { return train(me, name, mode); };
+  const auto body = [&name = name, mode = mode](Replica& me) { return train(me, name, mode); };
   const State expected = lockstep::test::run_placed({1, "cpu:2"}, plain, body);
   std::vector<Placed> placements{{1, "cpu:2"}};
   if (lockstep::test::joins_ranks()) placements.push_back({3, "cpu:1"});
