@@ -85,7 +85,7 @@ TEST_F(Remembered, GivesBackWhatWasWritten) {
 
 TEST_F(Remembered, IsNothingWhereItCannotBeRead) {
   remember_profile(usual(), profile());
-  for (const char* text : {"", "{\"format\": 1}", "[1, 2]", "{\"format\": 2, \"processor\": \"a\"}"}) {
+  for (const char* text : {"", "{\"format\": 1}", "[1, 2]", "{\"format\": 3, \"processor\": \"a\"}"}) {
     std::ofstream(remembered_profile_file(usual())) << text;
     EXPECT_FALSE(remembered_profile(usual())) << text;
   }
