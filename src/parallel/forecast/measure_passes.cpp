@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones_like.h>
 #include <malloc.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -7,6 +9,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -101,44 +104,36 @@ class Meter : public Borders {
   bool goes_back_ = false;
 };
 
-/// Cuts the graph between stages, so that each one's backward pass can be halved as that of a part is.
+/// Goes back stage by stage, each in halves, as if it were a part.
 class Halves : public Borders {
  public:
   explicit Halves(size_t stages) : ends_(stages) {}
 
   bool come_to(size_t next, size_t, Bundle& bundle) override {
     if (next == 0) return true;
-    give_history(bundle, [&](const variable_list& sources) {
-      auto end = make_node<End>();
-      for (const at::Tensor& source : sources) end->edges.push_back(torch::autograd::impl::gradient_edge(source));
-      return ends_[next - 1] = std::move(end);
-    });
+    ends_[next - 1] = lay_border(bundle, [] {});
+    if (ends_[next - 1]) ends_[next - 1]->keep();
     return true;
   }
 
-  /// When the loss has gone back to the network's output.
-  void go_back(std::vector<StageCost>& costs) const {
-    for (size_t stage = ends_.size(); stage-- > 1;) {
-      if (!ends_[stage]) continue;
+  void go_back(const at::Tensor& loss, std::vector<StageCost>& costs) const {
+    torch::autograd::edge_list from{torch::autograd::impl::gradient_edge(loss)};
+    std::optional<variable_list> gradients{{at::ones_like(loss)}};
+    for (size_t stage = ends_.size(); stage > 0 && gradients; --stage) {
+      const auto& behind = ends_[stage - 1];
       LateWeights late;
-      PartGraph(ends_[stage]->edges, ends_[stage - 1].get()).go_back(ends_[stage]->came, late);
+      PartGraph(from, behind.get()).go_back(*gradients, late);
       const double began = thread_seconds();
       while (!late.empty()) late.compute_next();
-      costs[stage].late_backward = thread_seconds() - began;
+      if (stage < ends_.size()) costs[stage].late_backward = thread_seconds() - began;
+      if (!behind) return;
+      from = behind->next_edges();
+      gradients = behind->came();
     }
   }
 
  private:
-  struct End : torch::autograd::Node {
-    variable_list apply(variable_list&& gradients) override {
-      came = std::move(gradients);
-      return {};
-    }
-    torch::autograd::edge_list edges;
-    variable_list came;
-  };
-
-  std::vector<NodePointer<End>> ends_;  // of stages
+  std::vector<NodePointer<Border>> ends_;  // of stages
 };
 
 /// Calls back when a parameter's gradient is there, as long as it lives.
@@ -215,8 +210,7 @@ StepCost measure_passes(torch::nn::Module& network, Staged& staged, int64_t slic
                               .images = &dense::image_operations(),
                               .slices = slices > 1 ? &in : nullptr,
                               .borders = &halves});
-  torch::autograd::backward({loss()}, {});
-  halves.go_back(cost.stages);
+  halves.go_back(loss(), cost.stages);
   network.zero_grad(true);
   return cost;
 }

@@ -13,27 +13,22 @@
 #include "lockstep/context/detail/autograd_node.h"
 
 namespace lockstep::parallel {
-namespace {
 
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-class Border : public Node {
- public:
-  Border(std::function<void()> on_back, const variable_list& sources) : on_back_(std::move(on_back)) {
-    for (const at::Tensor& source : sources) add_next_edge(torch::autograd::impl::gradient_edge(source));
+Border::Border(std::function<void()> on_back, const variable_list& sources) : on_back_(std::move(on_back)) {
+  for (const at::Tensor& source : sources) add_next_edge(torch::autograd::impl::gradient_edge(source));
+}
+
+variable_list Border::apply(variable_list&& gradients) {
+  if (keeps_) {
+    came_ = std::move(gradients);
+    return variable_list(num_outputs());
   }
-
-  variable_list apply(variable_list&& gradients) override {
-    on_back_();
-    return std::move(gradients);
-  }
-
- private:
-  const std::function<void()> on_back_;
-};
-
-}  // namespace
+  on_back_();
+  return std::move(gradients);
+}
 
 // A tensor that occurs twice gets one gradient, as its users' gradients are added up in one place without a border.
 void give_history(Bundle& bundle, const std::function<NodePointer<Node>(const variable_list&)>& node_behind) {
@@ -55,8 +50,11 @@ void give_history(Bundle& bundle, const std::function<NodePointer<Node>(const va
   bundle.replace_tensors(tensors);
 }
 
-void lay_border(Bundle& bundle, std::function<void()> on_back) {
-  give_history(bundle, [&](const variable_list& sources) { return make_node<Border>(std::move(on_back), sources); });
+NodePointer<Border> lay_border(Bundle& bundle, std::function<void()> on_back) {
+  NodePointer<Border> border;
+  give_history(bundle,
+               [&](const variable_list& sources) { return border = make_node<Border>(std::move(on_back), sources); });
+  return border;
 }
 
 CrossingBytes crossing_of(const Bundle& bundle) {

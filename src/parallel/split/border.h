@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/stages.h"
@@ -17,9 +19,26 @@ void give_history(
     Bundle& bundle,
     const std::function<NodePointer<torch::autograd::Node>(const torch::autograd::variable_list&)>& node_behind);
 
-/// Lays a node of autograd behind the bundle's tensors, which passes their gradients on as they come. `on_back` runs
-/// before, when the backward pass comes to it. Nothing is laid where no tensor has a gradient.
-void lay_border(Bundle& bundle, std::function<void()> on_back);
+/// A node of autograd that passes gradients on as they come, after a call. Or it keeps them: then the backward pass
+/// goes from border to border (late_weights.h).
+class Border : public torch::autograd::Node {
+ public:
+  Border(std::function<void()> on_back, const torch::autograd::variable_list& sources);
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+
+  /// From now on it keeps what comes to it, and makes no call.
+  void keep() { keeps_ = true; }
+  const std::optional<torch::autograd::variable_list>& came() const { return came_; }
+
+ private:
+  const std::function<void()> on_back_;
+  bool keeps_ = false;
+  std::optional<torch::autograd::variable_list> came_;
+};
+
+/// Lays a border behind the bundle's tensors: `on_back` runs when the backward pass comes to it. None is laid where no
+/// tensor has a gradient.
+NodePointer<Border> lay_border(Bundle& bundle, std::function<void()> on_back);
 
 /// What crosses where a bundle goes to another process, each tensor once, and its gradients come back.
 struct CrossingBytes {

@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "lockstep/base/detail/median.h"
@@ -22,9 +21,6 @@
 
 namespace lockstep::parallel {
 namespace {
-
-using torch::autograd::Node;
-using torch::autograd::variable_list;
 
 /// A module of a sequence, with the border in front of it.
 struct SequenceStage : torch::nn::Module {
@@ -76,32 +72,6 @@ std::vector<int64_t> devices_of_parts(int64_t devices, int64_t parts) {
   for (int64_t part = 0; part < devices % count; ++part) ++all[part];
   return all;
 }
-
-/// Lies at the end of a part, the last one too, and hands gradients on as they come, or keeps them: then the backward
-/// pass goes from border to border.
-class Pipeline::PartEnd : public Node {
- public:
-  PartEnd(std::function<void()> on_back, const variable_list& ends) : on_back_(std::move(on_back)) {
-    for (const at::Tensor& end : ends) add_next_edge(torch::autograd::impl::gradient_edge(end));
-  }
-
-  variable_list apply(variable_list&& gradients) override {
-    if (keeps_) {
-      came_ = std::move(gradients);
-      return variable_list(num_outputs());
-    }
-    on_back_();
-    return std::move(gradients);
-  }
-
-  void keep() { keeps_ = true; }
-  const std::optional<variable_list>& came() const { return came_; }
-
- private:
-  const std::function<void()> on_back_;
-  bool keeps_ = false;
-  std::optional<variable_list> came_;
-};
 
 class Pipeline::Member : public Borders {
  public:
@@ -164,13 +134,13 @@ class Pipeline::Member : public Borders {
   const std::vector<double>& seconds() const { return seconds_; }
 
  private:
-  using Ends = std::vector<NodePointer<PartEnd>>;
+  using Ends = std::vector<NodePointer<Border>>;
 
   void end_part(int64_t part, std::function<void()> on_back, Bundle& bundle) {
-    give_history(bundle, [&](const variable_list& ends) {
+    if (auto end = lay_border(bundle, std::move(on_back))) {
       ends_.resize(part + 1);
-      return ends_[part] = make_node<PartEnd>(std::move(on_back), ends);
-    });
+      ends_[part] = std::move(end);
+    }
   }
 
   // Not where parts or the loss share a weight, whose gradients are added up in one pass.

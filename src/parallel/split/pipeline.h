@@ -54,7 +54,6 @@ class Pipeline {
 
  private:
   class Member;
-  class PartEnd;
 
   int64_t parts_here() const { return static_cast<int64_t>(devices_.size()); }
   bool is_cut() const { return !first_.empty(); }
