@@ -17,6 +17,7 @@
 
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/detail/backward_order.h"
+#include "parallel/split/graph_walk.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -142,15 +143,10 @@ void PartGraph::visit(Node* from) {
 
 // From a node that leads to nothing but leaves.
 void PartGraph::own(Node* owner, Node* from) {
-  std::vector<Node*> open{from};
-  std::unordered_set<Node*> known{from};
-  while (!open.empty()) {
-    Node* const node = open.back();
-    open.pop_back();
+  any_node_from({from}, [&](Node* node) {
     if (is_leaf(node) && owners_[node].insert(owner).second) leaves_of_[owner].push_back(node);
-    for (const Edge& edge : node->next_edges())
-      if (edge.function != nullptr && known.insert(edge.function.get()).second) open.push_back(edge.function.get());
-  }
+    return false;
+  });
 }
 
 // None where it shares one of them.

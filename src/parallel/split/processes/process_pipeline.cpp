@@ -21,6 +21,7 @@
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/norm/sync_batch_norm.h"
 #include "parallel/split/border.h"
+#include "parallel/split/graph_walk.h"
 #include "parallel/split/late_weights.h"
 #include "parallel/split/pipeline.h"
 #include "parallel/split/processes/bundle_parcel.h"
@@ -38,20 +39,10 @@ enum Topic : int64_t { kForward, kOutput, kGradients };
 constexpr int64_t kPasses = 6, kTopics = kGradients + kPasses;
 
 bool reaches(const variable_list& from, const Node* to) {
-  std::vector<Node*> open;
-  std::set<Node*> known;
-  const auto add = [&](Node* node) {
-    if (node != nullptr && known.insert(node).second) open.push_back(node);
-  };
+  std::vector<Node*> starts;
   for (const at::Tensor& tensor : from)
-    if (tensor.defined()) add(tensor.grad_fn().get());
-  while (!open.empty()) {
-    Node* const node = open.back();
-    open.pop_back();
-    if (node == to) return true;
-    for (const auto& edge : node->next_edges()) add(edge.function.get());
-  }
-  return false;
+    if (tensor.defined()) starts.push_back(tensor.grad_fn().get());
+  return any_node_from(starts, [&](const Node* node) { return node == to; });
 }
 
 }  // namespace

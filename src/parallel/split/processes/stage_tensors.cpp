@@ -20,6 +20,7 @@
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/draws.h"
 #include "parallel/split/border.h"
+#include "parallel/split/graph_walk.h"
 #include "parallel/split/pipeline.h"
 #include "parallel/split/processes/bundle_parcel.h"
 
@@ -61,20 +62,14 @@ class Looking {
 
 /// What the graph behind a bundle begins at. Operations that don't go through the dispatcher are seen in it, too.
 variable_list leaves_of(const Bundle& bundle) {
-  std::vector<torch::autograd::Node*> open;
-  std::set<torch::autograd::Node*> known;
-  variable_list leaves;
-  const auto add = [&](torch::autograd::Node* node) {
-    if (node != nullptr && known.insert(node).second) open.push_back(node);
-  };
+  std::vector<torch::autograd::Node*> starts;
   for (const at::Tensor& tensor : bundle.tensors())
-    if (tensor.defined()) add(tensor.grad_fn().get());
-  while (!open.empty()) {
-    auto* const node = open.back();
-    open.pop_back();
+    if (tensor.defined()) starts.push_back(tensor.grad_fn().get());
+  variable_list leaves;
+  any_node_from(starts, [&](torch::autograd::Node* node) {
     if (auto* const leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) leaves.push_back(leaf->variable);
-    for (const auto& edge : node->next_edges()) add(edge.function.get());
-  }
+    return false;
+  });
   return leaves;
 }
 
