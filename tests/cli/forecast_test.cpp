@@ -29,6 +29,16 @@ nlohmann::json read(const std::string& file) {
   return nlohmann::json::parse(in);
 }
 
+/// A training whose run is in `run` has said how its steps compare, and its report says it, too.
+void expect_verdict(const Ended& trained, const TemporaryFolder& folder) {
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, ContainsRegex("a step: forecast [0-9.]+ ms \\[[0-9.]+, [0-9.]+\\], was [0-9.]+, [+-]"));
+  EXPECT_THAT(read(folder.file("run/summary.json"))["forecast"].get<std::string>(), HasSubstr("was"));
+  ASSERT_EQ(run_program({"report", folder.file("run"), "-o", folder.file("report.html")}).exit_code, 0);
+  std::ifstream page(folder.file("report.html"));
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(page), {}), HasSubstr("A step: forecast"));
+}
+
 TEST(Forecast, PrintsATableAndWritesJsonAChartAndAProfile) {
   if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
   const TemporaryFolder folder;
@@ -103,12 +113,7 @@ TEST(Forecast, IsCheckedByRunningIt) {
   const Ended trained = run_program(
       Words{"train"} + mlp() +
       Words{"--devices", "1", "--epochs", "2", "--out", folder.file("run"), "--forecast", folder.file("profile.json")});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_THAT(trained.out, ContainsRegex("a step: forecast [0-9.]+ ms \\[[0-9.]+, [0-9.]+\\], was [0-9.]+, [+-]"));
-  EXPECT_THAT(read(folder.file("run/summary.json"))["forecast"].get<std::string>(), HasSubstr("was"));
-  ASSERT_EQ(run_program({"report", folder.file("run"), "-o", folder.file("report.html")}).exit_code, 0);
-  std::ifstream page(folder.file("report.html"));
-  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(page), {}), HasSubstr("A step: forecast"));
+  expect_verdict(trained, folder);
 }
 
 TEST(Forecast, NamesWhatMakesNoSense) {
@@ -139,12 +144,7 @@ TEST(Train, ForecastsItselfByWhatIsRemembered) {
                        own);
   };
   const Ended trained = train("run", mlp() + Words{"--epochs", "2", "--seed", "3", "--lr", "0.1"});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_THAT(trained.out, ContainsRegex("a step: forecast [0-9.]+ ms \\[[0-9.]+, [0-9.]+\\], was [0-9.]+, [+-]"));
-  EXPECT_THAT(read(folder.file("run/summary.json"))["forecast"].get<std::string>(), HasSubstr("was"));
-  ASSERT_EQ(run_program({"report", folder.file("run"), "-o", folder.file("report.html")}).exit_code, 0);
-  std::ifstream page(folder.file("report.html"));
-  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(page), {}), HasSubstr("A step: forecast"));
+  expect_verdict(trained, folder);
 
   const Ended other =
       train("other", {"mlp", "--data", "synthetic:1x8x8:4:512", "--batch", "32", "--replicas", "8", "--epochs", "1"});
