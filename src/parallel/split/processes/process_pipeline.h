@@ -11,11 +11,11 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/context/detail/borders.h"
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/stages.h"
 #include "parallel/crew/crew.h"
 #include "parallel/split/processes/messages/part_links.h"
 #include "parallel/split/processes/process_cut.h"
-#include "parallel/split/processes/unfilled_weights.h"
 
 namespace lockstep::parallel {
 

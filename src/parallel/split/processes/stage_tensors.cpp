@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "lockstep/context/detail/context.h"
+#include "lockstep/context/detail/watched_operations.h"
 #include "lockstep/context/draws.h"
 #include "parallel/split/border.h"
 #include "parallel/split/graph_walk.h"
 #include "parallel/split/pipeline.h"
 #include "parallel/split/processes/messages/bundle_parcel.h"
-#include "parallel/split/processes/watched_operations.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/stages.h"
-#include "parallel/split/processes/unfilled_weights.h"
 
 namespace lockstep::parallel {
 

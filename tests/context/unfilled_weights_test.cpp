@@ -8,14 +8,14 @@
 
 #include <functional>
 
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/draws.h"
 #include "lockstep/context/overrides.h"
 #include "lockstep/context/random_scope.h"
 #include "lockstep/numerics/detail/flat.h"
 #include "lockstep/numerics/random.h"
-#include "parallel/split/processes/unfilled_weights.h"
 
-namespace lockstep::parallel {
+namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST_F(Unfilled, GetsMemoryOfItsOwnWhereItHasNoPlace) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep

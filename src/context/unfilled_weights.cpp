@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/split/processes/unfilled_weights.h"
+#include "lockstep/context/detail/unfilled_weights.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
@@ -16,7 +16,7 @@
 #include "lockstep/numerics/detail/flat.h"
 #include "lockstep/numerics/detail/generator.h"
 
-namespace lockstep::parallel {
+namespace lockstep {
 namespace {
 
 thread_local const UnfilledWeights* lender = nullptr;
@@ -258,4 +258,4 @@ void UnfilledWeights::Loan::give_back() {
     }
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep

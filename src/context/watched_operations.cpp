@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/split/processes/watched_operations.h"
+#include "lockstep/context/detail/watched_operations.h"
 
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 #include <torch/library.h>
 
-namespace lockstep::parallel {
+namespace lockstep {
 namespace {
 
 // A key of the dispatcher that lies above all others, and that nothing but this file and libtorch's own tests use.
@@ -52,4 +52,4 @@ void each_tensor(const c10::OperatorHandle& operation, const torch::jit::Stack& 
     each_tensor(value, visit);
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep

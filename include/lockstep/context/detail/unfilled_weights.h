@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "lockstep/base/detail/guarded.h"
+#include "lockstep/context/detail/watched_operations.h"
 #include "lockstep/numerics/detail/fill_taker.h"
-#include "parallel/split/processes/watched_operations.h"
 
-namespace lockstep::parallel {
+namespace lockstep {
 
 /// A process that holds a part of a network is not to have the memory of all of it, not even while its replicas make
 /// it. So a parameter that is filled with random numbers has no memory at first: its draw is taken and
@@ -82,4 +82,4 @@ class UnfilledWeights : public OperationWatcher, public FillTaker {
   bool is_closed_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep

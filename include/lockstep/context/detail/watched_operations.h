@@ -9,7 +9,7 @@
 
 #include <functional>
 
-namespace lockstep::parallel {
+namespace lockstep {
 
 class OperationWatcher {
  public:
@@ -53,4 +53,4 @@ class Unwatched {
 void each_tensor(const c10::OperatorHandle& operation, const torch::jit::Stack& stack,
                  const std::function<void(const at::Tensor&)>& visit);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep
