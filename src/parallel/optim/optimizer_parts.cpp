@@ -24,11 +24,10 @@ void OptimizerState::keep_own() {
   std::vector<int64_t> order = first_order();
   const SharedNetwork& network = *team_->networks[0];
   const ProcessCut& cut = *team_->process_pipeline->cut();
-  exchange_.reset();  // its hooks go before the weights do
   keep_part(network, cut, team_->part.part);
   std::vector<OptimizedParameter> parameters;
   std::vector<std::array<at::Tensor, 3>> state;
-  std::vector<int64_t> place(parameters_.size(), -1);
+  std::vector<int64_t> kept, place(parameters_.size(), -1);
   for (size_t p = 0; p < parameters_.size(); ++p) {
     OptimizedParameter& parameter = parameters_[p];
     parameter.owner = cut.parameters[place_in(network, parameter.name)];
@@ -37,6 +36,7 @@ void OptimizerState::keep_own() {
       continue;
     }
     place[p] = static_cast<int64_t>(parameters.size());
+    kept.push_back(static_cast<int64_t>(p));
     parameters.push_back(std::move(parameter));
     state.push_back(std::move(state_[p]));
   }
@@ -52,8 +52,8 @@ void OptimizerState::keep_own() {
   for (int64_t p = static_cast<int64_t>(parameters_.size()) - 1; p >= 0; --p)
     if (std::ranges::count(own, p) == 0) own.push_back(p);  // whose gradient has not come
   is_settled_ = true;
-  plan(own);
-  for (int64_t m = 0; m < team_->members(); ++m) exchange_->complete(m);
+  plan(own, exchange_->arrivals().of(kept));
+  exchange_->post_all();
 }
 
 // What no stage was seen to use, all parts hold, and it stays the same in all: its gradient must come in all or none.

@@ -82,7 +82,7 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
   // Gradients become ready from the last parameter to the first, until a step has shown the true order.
   std::vector<int64_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), 0);
-  plan(order);
+  plan(order, GradientExchange::arrivals_of(*team_, leaves_of(parameters_, team_->members())));
 }
 
 void OptimizerState::lay_out() {
@@ -91,10 +91,10 @@ void OptimizerState::lay_out() {
   for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
 }
 
-void OptimizerState::plan(std::span<const int64_t> order) {
+void OptimizerState::plan(std::span<const int64_t> order, GradientArrivals arrivals) {
   exchange_.reset();  // its hooks go before others come
   exchange_ = std::make_unique<GradientExchange>(*team_, GradientPlan::make(layout_, order, kBucketBytes),
-                                                 leaves_of(parameters_, team_->members()), rounding_of(options_.wire));
+                                                 std::move(arrivals), rounding_of(options_.wire));
   slices_.clear();
   for (size_t p = 0; p < exchange_->plan().pieces.size(); ++p) slices_.push_back(slice(static_cast<int64_t>(p)));
   norms_.resize(slices_.size());
@@ -104,7 +104,7 @@ void OptimizerState::plan(std::span<const int64_t> order) {
 // How the gradients of the step that comes next travel.
 void OptimizerState::prepare_next() {
   compresses_ = compressor_ != nullptr && steps_ >= start_of(options_.wire);
-  exchange_->hold(compresses_ || (team_->has_process_parts() && !is_settled_));
+  exchange_->hold(compresses_ || (team_->has_process_parts() && !is_settled_), !compresses_);
 }
 
 Interval OptimizerState::kept(int64_t parameter) const {
@@ -184,7 +184,7 @@ void OptimizerState::sum_contributions() {
     *next++ = contributions_[m].weight;
     *next++ = rules;
     next = std::ranges::copy(contributions_[m].numbers, next).out;
-    for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
+    for (int64_t p = 0; p < count; ++p) *next++ = exchange_->arrivals().came(m, p);
   }
   const auto sums = team_->sum_rows(rows, team_->gradients);
   team_->agree_over_parts(sums.narrow(0, 0, 3 + numbers));
@@ -257,14 +257,15 @@ CrewWork OptimizerState::finish() {
   exchange_->reset();
   if (compresses_) result_.updated ? compressor_->commit() : compressor_->drop();
   prepare_next();
-  if (!is_settled_ && team_->has_other_processes()) plan(first_order());
+  if (!is_settled_ && team_->has_other_processes())
+    plan(first_order(), GradientExchange::arrivals_of(*team_, exchange_->arrivals().leaves()));
   is_settled_ = true;
   return {};
 }
 
 // In which gradients came in the first step: replica 0's order, so that it does not depend on the placement.
 std::vector<int64_t> OptimizerState::first_order() const {
-  std::vector<int64_t> order = exchange_->arrival_order();
+  std::vector<int64_t> order = exchange_->arrivals().order(0);
   if (!team_->has_other_processes()) return order;
   auto shared = at::tensor(order, at::kLong);
   team_->control.broadcast(shared, 0).wait();

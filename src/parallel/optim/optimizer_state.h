@@ -73,7 +73,7 @@ class OptimizerState {
   void take_rules();
   void sum_contributions();
   void lay_out();
-  void plan(std::span<const int64_t> order);
+  void plan(std::span<const int64_t> order, GradientArrivals arrivals);
   void prepare_next();
   std::vector<int64_t> first_order() const;
   void keep_own();
