@@ -77,7 +77,8 @@ std::string no_forecast(const SpeedupOptions& options, bool gpus) {
   if (options.config.split.starts_with("auto")) return "of split auto there is none yet";
   constexpr int64_t kLeast = warm_up_steps + 3;
   if (options.config.steps < kLeast)
-    return text(options.config.steps, " steps are too few to tell where their time goes, expected ", kLeast, " or more");
+    return text(options.config.steps, " steps are too few to tell where their time goes, expected ", kLeast,
+                " or more");
   return "";
 }
 

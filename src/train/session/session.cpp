@@ -362,7 +362,7 @@ void Session::finish() {
     const UnfilledWeights::Scope waiting(unfilled);
     const auto whole = probe(plan_.task, plan_.config.seed);
     for (auto& item : whole->named_parameters()) item.value().set_data(work_.outcome.weights.at(item.key()));
-    models::load_state_dict(*whole, work_.outcome.weights);
+    for (auto& item : whole->named_buffers()) item.value().copy_(work_.outcome.weights.at(item.key()));
     const ContextScope alone({.images = Context::current().images});  // the other parts have nothing to do with it
     work_.recorder->samples(*whole, me_.device());
   });
