@@ -80,7 +80,7 @@ TEST(GradientArrivals, FoldToTheBitsOfTheTree) {
         if (step == 0)
           bring(arrivals, member, block);
         else
-          threads.emplace_back([&, member] { bring(arrivals, member, block); });
+          threads.emplace_back([&, member, block = block] { bring(arrivals, member, block); });
       for (auto& thread : threads) thread.join();
       for (int64_t p = 0; p < kParameters; ++p) {
         std::vector<Tensor> all;
