@@ -120,7 +120,9 @@ void Scheduler::pass_events() {
     const auto call = std::move(const_cast<Event&>(events_.top()).call);
     events_.pop();
     trace_ = trace_ * 0x100000001B3u + 0x9E37u;
+    is_in_event_ = true;
     call();
+    is_in_event_ = false;
   }
   for (const auto& thread : threads_)
     if (thread->state == SimulatedThread::State::blocked && thread->until <= now_) make_ready(*thread, true);
@@ -159,6 +161,7 @@ SimulatedThread* Scheduler::choose() {
 // Of the thread that runs to the next one, which may be the same.
 void Scheduler::hand_over() {
   SimulatedThread* const me = thread_here;
+  if (is_in_event_) give_up("an event let others run");
   now_ += kTurn;
   if (++turns_ > kMostTurns) give_up("it never comes to an end");
   SimulatedThread* const next = choose();

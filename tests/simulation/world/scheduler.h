@@ -131,6 +131,7 @@ class Scheduler {
   uint64_t turns_ = 0;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   uint64_t events_made_ = 0;
+  bool is_in_event_ = false;
   std::vector<std::unique_ptr<SimulatedThread>> threads_;
   std::vector<bool> frozen_ = std::vector<bool>(64, false);
   std::atomic<int> ended_{0};
