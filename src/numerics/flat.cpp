@@ -6,9 +6,9 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <new>
 #include <unordered_set>
 
@@ -52,19 +52,23 @@ int64_t row_of(std::vector<FlatRow>& rows, const at::Tensor& tensor) {
   return static_cast<int64_t>(rows.size()) - 1;
 }
 
-at::Tensor make_row(const FlatRow& row) {
-  const auto options = at::TensorOptions().dtype(row.dtype).device(row.device);
-  const size_t bytes = static_cast<size_t>(row.numel) * c10::elementSize(row.dtype);
+}  // namespace
+
+at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options) {
+  const size_t bytes = static_cast<size_t>(numel) * options.dtype().itemsize();
   // libtorch's own alignment is 64 bytes on CPU, 512 on CUDA.
-  if (!row.device.is_cpu() || bytes < page_bytes) return at::zeros({row.numel}, options);
-  void* memory = std::aligned_alloc(page_bytes, (bytes + page_bytes - 1) / page_bytes * page_bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
+  if (!options.device().is_cpu() || bytes < page_bytes) return at::zeros({numel}, options);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
   return at::from_blob(
-      memory, {row.numel}, [](void* pointer) { std::free(pointer); }, options);
+      memory, {numel}, [bytes](void* pointer) { munmap(pointer, bytes); }, options);
 }
 
-}  // namespace
+void give_back_memory(const at::Tensor& part) {
+  const auto begin = reinterpret_cast<uintptr_t>(part.const_data_ptr()), end = begin + part.nbytes();
+  const uintptr_t first = (begin + page_bytes - 1) / page_bytes * page_bytes, last = end / page_bytes * page_bytes;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
 
 FlatLayout::FlatLayout(std::span<const at::Tensor> tensors, at::MemoryFormat format) {
   std::unordered_set<const void*> seen;
@@ -83,7 +87,8 @@ FlatLayout::FlatLayout(std::span<const at::Tensor> tensors, at::MemoryFormat for
 }
 
 FlatBuffer::FlatBuffer(FlatLayout layout) : layout_(std::move(layout)) {
-  for (const FlatRow& row : layout_.rows()) rows_.push_back(make_row(row));
+  for (const FlatRow& row : layout_.rows())
+    rows_.push_back(untouched_zeros(row.numel, at::TensorOptions().dtype(row.dtype).device(row.device)));
   for (int64_t tensor = 0; tensor < layout_.size(); ++tensor) {
     const FlatSlot& slot = layout_.slot(tensor);
     const at::Tensor& memory = row(slot.row);
@@ -95,7 +100,8 @@ FlatBuffer::FlatBuffer(FlatLayout layout) : layout_(std::move(layout)) {
 FlatBuffer FlatBuffer::flatten(std::span<const at::Tensor> tensors, at::MemoryFormat format) {
   FlatBuffer buffer(FlatLayout(tensors, format));
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < tensors.size(); ++i) buffer.views_[i].copy_(tensors[i]);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].unsafeGetTensorImpl()->storage_initialized()) buffer.views_[i].copy_(tensors[i]);
   return buffer;
 }
 

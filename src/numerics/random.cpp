@@ -6,8 +6,10 @@
 #include <c10/core/MemoryFormat.h>
 
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/numerics/detail/fill_taker.h"
 #include "numerics/random_fill.h"
 
 namespace lockstep {
@@ -44,7 +46,29 @@ at::Tensor fill(const char* operation, const at::Tensor& tensor, const Draw& dra
   return tensor;
 }
 
+thread_local FillTaker* fill_taker = nullptr;
+
+template <class OneDraw>
+at::Tensor fill_or_leave(const char* operation, const at::Tensor& tensor, const OneDraw& draw, uint64_t offset) {
+  const auto filling = [=](const at::Tensor& later) { fill(operation, later, draw, offset); };
+  FillTaker* const taker = FillTaker::current();
+  if (taker != nullptr && tensor.defined() &&
+      taker->take(tensor, text("lockstep ", operation, ' ', draw.key.seed, ' ', draw.key.stream, ' ', offset), filling))
+    return tensor;
+  return fill(operation, tensor, draw, offset);
+}
+
 }  // namespace
+
+FillTaker* FillTaker::current() noexcept {
+  return fill_taker;
+}
+
+FillTaker::Scope::Scope(FillTaker& taker) noexcept : outer_(std::exchange(fill_taker, &taker)) {}
+
+FillTaker::Scope::~Scope() {
+  fill_taker = outer_;
+}
 
 float uniform_float(RandomKey key, uint64_t index) {
   return one<float>(UniformDraw{key}, index);
@@ -74,11 +98,11 @@ uint64_t below(RandomKey key, uint64_t index, uint64_t bound) {
 }
 
 at::Tensor uniform_(const at::Tensor& tensor, RandomKey key, uint64_t offset) {
-  return fill("uniform_", tensor, UniformDraw{key}, offset);
+  return fill_or_leave("uniform_", tensor, UniformDraw{key}, offset);
 }
 
 at::Tensor normal_(const at::Tensor& tensor, RandomKey key, uint64_t offset) {
-  return fill("normal_", tensor, NormalDraw{key}, offset);
+  return fill_or_leave("normal_", tensor, NormalDraw{key}, offset);
 }
 
 at::Tensor bernoulli_(const at::Tensor& tensor, double probability, RandomKey key, uint64_t offset) {

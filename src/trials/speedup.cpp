@@ -68,10 +68,18 @@ void check(const SpeedupOptions& options, bool gpus) {
   require(options.rounds >= 1, "speedup", "--rounds is ", options.rounds, ", expected 1 or more");
 }
 
-// Whether there is something to forecast: threads of a CPU, beside one.
-bool forecasts(const SpeedupOptions& options, bool gpus) {
-  return !gpus && cpu_info().cores > 1 && *std::ranges::max_element(options.devices) > 1 && !comm::backends().empty() &&
-         options.config.steps > warm_up_steps + 2 && !options.config.split.starts_with("auto");
+// Why nothing is forecast, which is for threads of a CPU, beside one; empty: it is.
+std::string no_forecast(const SpeedupOptions& options, bool gpus) {
+  if (gpus) return "of GPUs there is none yet";
+  if (cpu_info().cores < 2 || *std::ranges::max_element(options.devices) < 2) return "it is for two threads and more";
+  if (std::ranges::count(options.devices, 1) == 0) return "it is made from a step on one device: --devices 1,...";
+  if (comm::backends().empty()) return "this build has no backend that joins processes";
+  if (options.config.split.starts_with("auto")) return "of split auto there is none yet";
+  constexpr int64_t kLeast = warm_up_steps + 3;
+  if (options.config.steps < kLeast)
+    return text(options.config.steps, " steps are too few to tell where their time goes, expected ", kLeast,
+                " or more");
+  return "";
 }
 
 // One round of it.
@@ -89,7 +97,7 @@ SpeedupRound measure(Measured& one, const SpeedupOptions& options, bool gpus) {
     one.phases += *result.phases;
     ++one.phase_rounds;
   }
-  if (one.devices == 1 && forecasts(options, gpus)) {
+  if (one.devices == 1 && no_forecast(options, gpus).empty()) {
     one.profiled.one.add(result);
     one.profiled.add_crowded(trial.config);
   }
@@ -165,7 +173,8 @@ SpeedupResult speedup(const SpeedupOptions& given, const std::function<void(cons
       if (on_round) on_round(found);
     }
   std::vector<run::SpeedupRow> rows = rows_of(all, options.apart);
-  return {std::move(rows), forecasts_of(all, options), static_cast<int64_t>(all[0].together.steps())};
+  return {std::move(rows), forecasts_of(all, options), no_forecast(options, gpus),
+          static_cast<int64_t>(all[0].together.steps())};
 }
 
 }  // namespace lockstep::trials

@@ -45,10 +45,11 @@ struct TeamOptions {
   /// How the threads of this process divide the network that is shared; those that are left over divide the batch.
   /// Where some process has fewer threads than parts, each process is one part instead, on all its threads: ranks 0 to
   /// parts - 1 are one copy of the network, the next ones another, and replicas are divided over the copies. A part
-  /// then holds its own weights alone, and `blocks` are of copies. With two parts "cpu:4" is two copies of each. A
-  /// network that can be cut (context/stages.h) is trained as without; share() throws Error for any other. With fewer
-  /// threads than parts a thread computes neighbouring parts. With two sharers "cpu:4" is two pairs; a pair computes
-  /// the slices of one replica's layers at once.
+  /// then holds its own weights alone, and `blocks` are of copies. Until the first step has ended a parameter that is
+  /// drawn in place (uniform_, normal_) has no memory before an operation uses it: its pointer is not to be asked for.
+  /// With two parts "cpu:4" is two copies of each. A network that can be cut (context/stages.h) is trained as without;
+  /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts. With two
+  /// sharers "cpu:4" is two pairs; a pair computes the slices of one replica's layers at once.
   Split split = {};
   /// Every so many steps the gradient of one replica, drawn by the seed, is computed again before the update: on
   /// another core of this process, or by another process. 0: never. Where bits differ a third device votes, and

@@ -41,7 +41,8 @@ struct SpeedupResult {
   /// What a forecast from one device says of each row (forecast.h), in seconds; none where it was no threads of a CPU
   /// or one device was not measured.
   std::vector<std::optional<double>> forecasts;
-  int64_t steps = 0;  ///< that were timed, in each round
+  std::string no_forecast{};  ///< why there are none; empty: there are
+  int64_t steps = 0;          ///< that were timed, in each round
 };
 
 /// Times a step on numbers of devices, in rounds that take turns, and says where its time goes: medians over the

@@ -12,36 +12,39 @@
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/numerics/reduce.h"
+#include "parallel/gradients/arrivals.h"
 #include "parallel/gradients/plan.h"
 #include "parallel/team/team_state.h"
 
 namespace lockstep::parallel {
 
-/// Adds up the gradients of all replicas. Those of this process are read where the backward pass left them. Where there
-/// are other processes, a bucket leaves as soon as its last gradient is there, while the backward pass goes on: the
-/// replica that brings it adds up this process's nodes of the tree and posts them. Nobody waits for that; buckets are
-/// posted in the plan's order, by whoever finds the next ones complete.
+/// Adds up the gradients of all replicas. Those of this process lie where the backward pass left them, and are added
+/// there (arrivals.h). Where there are other processes, a bucket leaves as soon as its last gradient is there, while
+/// the backward pass goes on: the replica that brings it posts this process's nodes of the tree. Nobody waits for that;
+/// buckets are posted in the plan's order, by whoever finds the next ones complete.
 class GradientExchange {
  public:
-  /// `leaves`: [member][parameter]. `wire`: what contributions and partial sums of float32 and float64 are rounded to,
-  /// between processes and within one alike.
-  GradientExchange(TeamState& team, GradientPlan plan, std::vector<std::vector<at::Tensor>> leaves,
-                   std::optional<at::ScalarType> wire);
+  /// `arrivals`: of no step yet, or of one in which all have arrived. `wire`: what contributions and partial sums of
+  /// float32 and float64 are rounded to, between processes and within one alike.
+  GradientExchange(TeamState& team, GradientPlan plan, GradientArrivals arrivals, std::optional<at::ScalarType> wire);
+  /// Of a member's gradients, [member][parameter], in the team's tree.
+  static GradientArrivals arrivals_of(const TeamState& team, std::vector<std::vector<at::Tensor>> leaves);
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
 
   const GradientPlan& plan() const { return plan_; }
 
-  /// While held, nothing is posted: others add up this step's gradients (gradient_compressor.h). Between steps.
-  void hold(bool held) { held_ = held; }
+  /// While held, nothing is posted. `adds`: nor added, as others do that (compressor.h). Between steps.
+  void hold(bool held, bool adds);
 
   /// Member `member`'s coming backward pass is its last of this step: its gradients count as they come.
-  void expect(int64_t member);
+  void expect(int64_t member) { arrivals_.expect(member); }
   /// Its backward pass has ended: what has not come by now is zero.
   void complete(int64_t member);
-  /// The order in which gradients of member 0 came in its last pass, those that did not come at the end.
-  std::vector<int64_t> arrival_order() const;
+  /// Posts what has arrived while it was held.
+  void post_all();
+  const GradientArrivals& arrivals() const { return arrivals_; }
 
   /// The sum of a piece over all replicas, [size]. It lies in `into` where that is defined and memory is needed, else
   /// in a gradient or a bucket. Once every member's pass has ended, by any thread.
@@ -67,30 +70,26 @@ class GradientExchange {
     std::vector<const std::byte*> rows;
     at::Tensor rounded;  // what they point into, where they are no gradients
   };
-  struct Member {
-    std::vector<uint8_t> arrived;
-    std::vector<int64_t> order;
-    bool counts = false;
-  };
 
+  void bring(int64_t member, int64_t parameter);
   void arrive(int64_t member, int64_t parameter);
   void post_complete();
   void post(int64_t bucket);
   static void wait_for(Transit& transit, int64_t bucket);
   at::ScalarType type_on_wire(at::ScalarType dtype) const;
   Sources sources(const Piece& piece) const;
-  void add_up(const TreeProgram& program, at::ScalarType dtype, std::span<const std::byte* const> from,
-              std::span<std::byte* const> to, int64_t count) const;
+  void add_up(at::ScalarType dtype, std::span<const std::byte* const> from, std::span<std::byte* const> to,
+              int64_t count) const;
+  void expect_buckets();
   bool crosses() const { return team_.has_other_processes(); }
+  const std::vector<std::vector<at::Tensor>>& leaves() const { return arrivals_.leaves(); }
 
   TeamState& team_;
   GradientPlan plan_;
-  std::vector<std::vector<at::Tensor>> leaves_;
+  GradientArrivals arrivals_;
   std::optional<at::ScalarType> wire_;
   bool held_ = false;
-  TreeProgram program_;  // of this process's block
-  at::Tensor zeros_;     // stands in for a gradient that did not come
-  std::vector<Member> members_;
+  at::Tensor zeros_;              // stands in for a gradient that did not come
   std::deque<Transit> transits_;  // one a bucket
   std::atomic<int64_t> postable_{0};
   int64_t posted_ = 0;

@@ -18,10 +18,42 @@ int64_t place_in(const SharedNetwork& network, const std::string& name) {
 
 }  // namespace
 
-void OptimizerState::take_owners() {
+// In the first step, when all gradients are there and none has left: from now on this is an optimiser of those
+// parameters that this process holds.
+void OptimizerState::keep_own() {
+  std::vector<int64_t> order = first_order();
   const SharedNetwork& network = *team_->networks[0];
-  for (OptimizedParameter& parameter : parameters_)
-    parameter.owner = team_->process_pipeline->cut()->parameters[place_in(network, parameter.name)];
+  const ProcessCut& cut = *team_->process_pipeline->cut();
+  keep_part(network, cut, team_->part.part);
+  std::vector<OptimizedParameter> parameters;
+  std::vector<std::array<at::Tensor, 3>> state;
+  std::vector<int64_t> kept, place(parameters_.size(), -1);
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    OptimizedParameter& parameter = parameters_[p];
+    parameter.owner = cut.parameters[place_in(network, parameter.name)];
+    if (!ProcessCut::holds(team_->part.part, parameter.owner)) {
+      others_.push_back(parameter.name);
+      continue;
+    }
+    place[p] = static_cast<int64_t>(parameters.size());
+    kept.push_back(static_cast<int64_t>(p));
+    parameters.push_back(std::move(parameter));
+    state.push_back(std::move(state_[p]));
+  }
+  LOCKSTEP_ASSERT(!parameters.empty());  // each part has some to train
+  parameters_ = std::move(parameters);
+  state_ = std::move(state);
+  lay_out();
+  used_.assign(parameters_.size(), 0);
+  updates_.assign(parameters_.size(), {});
+  std::vector<int64_t> own;
+  for (const int64_t p : order)
+    if (place[p] >= 0) own.push_back(place[p]);
+  for (int64_t p = static_cast<int64_t>(parameters_.size()) - 1; p >= 0; --p)
+    if (std::ranges::count(own, p) == 0) own.push_back(p);  // whose gradient has not come
+  is_settled_ = true;
+  plan(own, exchange_->arrivals().of(kept));
+  exchange_->post_all();
 }
 
 // What no stage was seen to use, all parts hold, and it stays the same in all: its gradient must come in all or none.
@@ -39,39 +71,6 @@ void OptimizerState::check_common() const {
             " has a gradient in ", count[c], " of ", team_->part.parts,
             " parts of the network, and was used by no stage in eval mode, which is where the network was looked at, ",
             "expected stages that use the same parameters in both modes: use --split data");
-}
-
-// Lets go of the state of parameters that other parts hold. Returns the order of those that are left.
-std::vector<int64_t> OptimizerState::keep_own(std::span<const int64_t> order) {
-  SharedNetwork& network = *team_->networks[0];
-  exchange_.reset();  // its hooks go before the weights do
-  keep_part(network, *team_->process_pipeline->cut(), team_->part.part);
-  std::vector<OptimizedParameter> parameters;
-  std::vector<std::array<at::Tensor, 3>> state;
-  std::vector<int64_t> place(parameters_.size(), -1);
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    OptimizedParameter& parameter = parameters_[p];
-    if (!ProcessCut::holds(team_->part.part, parameter.owner)) {
-      others_.push_back(parameter.name);
-      continue;
-    }
-    parameter.weight = network.weights.view(network.slots[place_in(network, parameter.name)]);
-    place[p] = static_cast<int64_t>(parameters.size());
-    parameters.push_back(std::move(parameter));
-    state.push_back(std::move(state_[p]));
-  }
-  LOCKSTEP_ASSERT(!parameters.empty());  // each part has some to train
-  parameters_ = std::move(parameters);
-  state_ = std::move(state);
-  lay_out();
-  used_.assign(parameters_.size(), 0);
-  updates_.assign(parameters_.size(), {});
-  std::vector<int64_t> own;
-  for (const int64_t p : order)
-    if (place[p] >= 0) own.push_back(place[p]);
-  for (int64_t p = static_cast<int64_t>(parameters_.size()) - 1; p >= 0; --p)
-    if (std::ranges::count(own, p) == 0) own.push_back(p);  // whose gradient has not come
-  return own;
 }
 
 // Of the gradient, in the order of the parameters, in whatever part of the network they lie.

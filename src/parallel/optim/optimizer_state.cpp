@@ -16,6 +16,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/numerics/detail/flat.h"
 #include "parallel/optim/rules/sum_squares.h"
 
 namespace lockstep::parallel {
@@ -74,14 +75,14 @@ OptimizerState::OptimizerState(std::shared_ptr<TeamState> team, std::vector<Opti
     has_norms_ |= needs_norms(rule, parameter.weight) || has_direction(rule);
     auto& state = state_.emplace_back();
     for (size_t k = 0; k < state_names(rule).size(); ++k)
-      state[k] = at::zeros({kept(static_cast<int64_t>(p)).size()}, parameter.weight.options());
+      state[k] = untouched_zeros(kept(static_cast<int64_t>(p)).size(), parameter.weight.options());
     if (const double initial = initial_state(rule); initial != 0) state[0].fill_(initial);
   }
   if (options_.initial_scale > 0) loss_scale_ = options_.initial_scale;
   // Gradients become ready from the last parameter to the first, until a step has shown the true order.
   std::vector<int64_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), 0);
-  plan(order);
+  plan(order, GradientExchange::arrivals_of(*team_, leaves_of(parameters_, team_->members())));
 }
 
 void OptimizerState::lay_out() {
@@ -90,10 +91,10 @@ void OptimizerState::lay_out() {
   for (const auto& parameter : parameters_) flats_.push_back(flat(parameter.weight));
 }
 
-void OptimizerState::plan(std::span<const int64_t> order) {
+void OptimizerState::plan(std::span<const int64_t> order, GradientArrivals arrivals) {
   exchange_.reset();  // its hooks go before others come
   exchange_ = std::make_unique<GradientExchange>(*team_, GradientPlan::make(layout_, order, kBucketBytes),
-                                                 leaves_of(parameters_, team_->members()), rounding_of(options_.wire));
+                                                 std::move(arrivals), rounding_of(options_.wire));
   slices_.clear();
   for (size_t p = 0; p < exchange_->plan().pieces.size(); ++p) slices_.push_back(slice(static_cast<int64_t>(p)));
   norms_.resize(slices_.size());
@@ -103,7 +104,7 @@ void OptimizerState::plan(std::span<const int64_t> order) {
 // How the gradients of the step that comes next travel.
 void OptimizerState::prepare_next() {
   compresses_ = compressor_ != nullptr && steps_ >= start_of(options_.wire);
-  exchange_->hold(compresses_);
+  exchange_->hold(compresses_ || (team_->has_process_parts() && !is_settled_), !compresses_);
 }
 
 Interval OptimizerState::kept(int64_t parameter) const {
@@ -138,6 +139,7 @@ void OptimizerState::check_handles() const {
 void OptimizerState::check_memory(int64_t member) const {
   for (const OptimizedParameter& parameter : parameters_) {
     const at::Tensor &leaf = parameter.leaves[member], &weight = parameter.weight;
+    if (!leaf.unsafeGetTensorImpl()->storage_initialized()) continue;  // of another part of the network
     require(
         leaf.scalar_type() == weight.scalar_type() && leaf.const_data_ptr() == weight.const_data_ptr(), "step",
         "the parameter ", parameter.name, " no longer lies in the memory that the optimiser updates, expected it ",
@@ -182,7 +184,7 @@ void OptimizerState::sum_contributions() {
     *next++ = contributions_[m].weight;
     *next++ = rules;
     next = std::ranges::copy(contributions_[m].numbers, next).out;
-    for (int64_t p = 0; p < count; ++p) *next++ = parameters_[p].leaves[m].grad().defined();
+    for (int64_t p = 0; p < count; ++p) *next++ = exchange_->arrivals().came(m, p);
   }
   const auto sums = team_->sum_rows(rows, team_->gradients);
   team_->agree_over_parts(sums.narrow(0, 0, 3 + numbers));
@@ -199,7 +201,7 @@ void OptimizerState::sum_contributions() {
 CrewWork OptimizerState::step() {
   check_handles();
   take_rules();
-  if (team_->has_process_parts() && !is_settled_) take_owners();
+  if (team_->has_process_parts() && !is_settled_) keep_own();
   sum_contributions();
   if (team_->has_process_parts()) check_common();
   const bool global = options_.clip_norm > 0 || options_.clip_value > 0 || options_.initial_scale > 0 || has_norms_;
@@ -255,24 +257,20 @@ CrewWork OptimizerState::finish() {
   exchange_->reset();
   if (compresses_) result_.updated ? compressor_->commit() : compressor_->drop();
   prepare_next();
-  if (!is_settled_) settle();
+  if (!is_settled_ && team_->has_other_processes())
+    plan(first_order(), GradientExchange::arrivals_of(*team_, exchange_->arrivals().leaves()));
   is_settled_ = true;
   return {};
 }
 
-// What the first step has shown: the order in which gradients come, and which of them come in this process.
-void OptimizerState::settle() {
-  std::vector<int64_t> order = exchange_->arrival_order();
-  if (team_->has_other_processes()) {
-    // Replica 0's order, so that it does not depend on the placement.
-    auto shared = at::tensor(order, at::kLong);
-    team_->control.broadcast(shared, 0).wait();
-    order.assign(shared.const_data_ptr<int64_t>(), shared.const_data_ptr<int64_t>() + shared.numel());
-  }
-  if (team_->has_process_parts())
-    plan(keep_own(order));
-  else if (team_->has_other_processes())
-    plan(order);
+// In which gradients came in the first step: replica 0's order, so that it does not depend on the placement.
+std::vector<int64_t> OptimizerState::first_order() const {
+  std::vector<int64_t> order = exchange_->arrivals().order(0);
+  if (!team_->has_other_processes()) return order;
+  auto shared = at::tensor(order, at::kLong);
+  team_->control.broadcast(shared, 0).wait();
+  order.assign(shared.const_data_ptr<int64_t>(), shared.const_data_ptr<int64_t>() + shared.numel());
+  return order;
 }
 
 CrewWork OptimizerState::staged() {

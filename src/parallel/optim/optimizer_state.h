@@ -73,12 +73,11 @@ class OptimizerState {
   void take_rules();
   void sum_contributions();
   void lay_out();
-  void plan(std::span<const int64_t> order);
+  void plan(std::span<const int64_t> order, GradientArrivals arrivals);
   void prepare_next();
-  void settle();
-  void take_owners();
+  std::vector<int64_t> first_order() const;
+  void keep_own();
   void check_common() const;
-  std::vector<int64_t> keep_own(std::span<const int64_t> order);
   double sum_squares_of_all() const;
   CrewWork spread();
   CrewWork finish();

@@ -67,7 +67,7 @@ std::vector<OptimizedParameter> take_parameters(const TeamState& team,
       network.has_optimizer[p] = true;
       OptimizedParameter parameter;
       parameter.name = name;
-      parameter.weight = network.weights.view(network.slots[p]);
+      parameter.weight = network.weights.view(static_cast<int64_t>(p));
       for (int64_t m = 0; m < team.members(); ++m) parameter.leaves.push_back(network.parameters[m][p]);
       parameter.group = static_cast<int64_t>(g);
       taken.push_back(std::move(parameter));

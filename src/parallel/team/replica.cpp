@@ -57,7 +57,9 @@ Contribution& contribution_with(size_t sum, OptimizerState* optimizer, int64_t m
 }  // namespace
 
 Replica::Replica(const std::shared_ptr<TeamState>& team, int64_t member)
-    : state_(new State{team, member, CrewPeers(*team, member), Draws::current()}) {}
+    : state_(new State{team, member, CrewPeers(*team, member), Draws::current()}) {
+  if (team->process_pipeline) state_->waiting.emplace(team->process_pipeline->unfilled());
+}
 
 Replica::~Replica() = default;
 
@@ -223,6 +225,7 @@ StepResult Replica::step(Optimizer& optimizer) {
       },
       Phase::update);
   mine.end_waiting();
+  mine.waiting.reset();
   const StepResult result = state.result();
   state.clear(mine.member);
   ++mine.steps;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "lockstep/context/detail/context.h"
 #include "lockstep/context/draws.h"
@@ -24,6 +25,8 @@ struct Replica::State {
   bool watch_buffers = false;
   Keeping* keeping = nullptr;  // where this process's copy is, in work that survives a loss
   bool keeps = false;          // keep() has been called
+  /// Until the first step has ended: where processes hold parts, weights wait for their values.
+  std::optional<UnfilledWeights::Scope> waiting{};
 
   Timeline& timeline() const { return team->timelines[member]; }
   /// Batch norms' statistics, which waited for the others until all had gone through their passes.

@@ -4,16 +4,18 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/conv.h>
 
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/parallel/detail/broadcast_text.h"
 #include "parallel/team/agreement.h"
 
 namespace lockstep::parallel {
@@ -117,12 +119,39 @@ bool is_unchanged(const WatchedModule& watched) {
                             [](const std::shared_ptr<Module>& child) { return child.get(); });
 }
 
+// A weight stays unfilled where all processes are to fill it with the same.
+std::vector<bool> agree_on_unfilled(const TeamState& team, const std::vector<at::Tensor>& parameters) {
+  std::vector<bool> unfilled(parameters.size(), false);
+  if (!team.process_pipeline) return unfilled;
+  UnfilledWeights& waiting = team.process_pipeline->unfilled();
+  std::string recipes;
+  for (const at::Tensor& parameter : parameters) recipes += waiting.recipe(parameter) + '\n';
+  std::istringstream first(broadcast_text(team.everyone, recipes, 0));
+  const auto differs = at::zeros({static_cast<int64_t>(parameters.size())}, at::kLong);
+  auto* const other = differs.mutable_data_ptr<int64_t>();
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    std::string line;
+    std::getline(first, line);
+    const std::string mine = waiting.recipe(parameters[p]);
+    other[p] = mine.empty() || mine != line;
+  }
+  team.everyone.all_reduce(differs, ReduceOp::max).wait();
+  for (size_t p = 0; p < parameters.size(); ++p)
+    if (!(unfilled[p] = other[p] == 0)) waiting.fill(parameters[p]);
+  return unfilled;
+}
+
 // Replica 0 is on process 0.
-void broadcast(const TeamState& team, const SharedNetwork& shared) {
+void broadcast(const TeamState& team, const SharedNetwork& shared, const std::vector<bool>& unfilled) {
   if (team.everyone.size() == 1) return;
   comm::TensorList tensors;
-  for (size_t r = 0; r < shared.weights.layout().rows().size(); ++r)
-    tensors.push_back(shared.weights.row(static_cast<int64_t>(r)));
+  if (std::ranges::count(unfilled, true) == 0) {
+    for (size_t r = 0; r < shared.weights.layout().rows().size(); ++r)
+      tensors.push_back(shared.weights.row(static_cast<int64_t>(r)));
+  } else {
+    for (size_t p = 0; p < unfilled.size(); ++p)
+      if (!unfilled[p]) tensors.push_back(shared.weights.view(static_cast<int64_t>(p)));
+  }
   for (const auto& buffer : shared.networks[0]->buffers())
     if (buffer.defined()) tensors.push_back(buffer.detach());
   if (!tensors.empty()) team.everyone.broadcast(tensors, 0).wait();
@@ -140,42 +169,36 @@ std::unique_ptr<SharedNetwork> share_networks(const TeamState& team, std::vector
   agree(team, "share", facts_of(*shared->networks[0], format));
   const Parameters first = parameters_of(*shared->networks[0]);
   shared->names = first.names;
+  const std::vector<bool> unfilled = agree_on_unfilled(team, first.tensors);
   shared->weights = FlatBuffer::flatten(first.tensors, format);
-  shared->slots.resize(first.tensors.size());
-  std::iota(shared->slots.begin(), shared->slots.end(), 0);
-  broadcast(team, *shared);
+  broadcast(team, *shared, unfilled);
+  std::map<size_t, at::Tensor> places;
+  for (size_t p = 0; p < unfilled.size(); ++p)
+    if (unfilled[p])
+      places[p] =
+          team.process_pipeline->unfilled().placed(first.tensors[p], shared->weights.view(static_cast<int64_t>(p)));
   for (const auto& network : shared->networks) {
     const Parameters mine = parameters_of(*network);
     check_alike(mine, first);
     shared->weights.point_data(mine.tensors);
+    for (const auto& [p, place] : places) mine.tensors[p].set_data(place);
     copy_buffers(*shared->networks[0], *network);
     shared->parameters.push_back(mine.tensors);
     watch(*network, shared->watched.emplace_back());
   }
+  if (team.process_pipeline) team.process_pipeline->unfilled().close();
   shared->has_optimizer.assign(first.tensors.size(), false);
   return shared;
 }
 
-void keep_part(SharedNetwork& network, const ProcessCut& cut, int64_t part) {
+void keep_part(const SharedNetwork& network, const ProcessCut& cut, int64_t part) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> held;
   for (size_t p = 0; p < network.names.size(); ++p) {
-    network.slots[p] = ProcessCut::holds(part, cut.parameters[p]) ? static_cast<int64_t>(held.size()) : -1;
-    if (network.slots[p] >= 0) held.push_back(network.weights.view(static_cast<int64_t>(p)));
-  }
-  network.weights = FlatBuffer::flatten(held, at::MemoryFormat::Preserve);
-  for (const auto& parameters : network.parameters) {
-    held.clear();
-    for (size_t p = 0; p < parameters.size(); ++p) {
-      if (network.slots[p] >= 0) {
-        held.push_back(parameters[p]);
-        continue;
-      }
-      const double none = std::numeric_limits<double>::quiet_NaN();
-      parameters[p].set_data(
-          at::full({}, none, parameters[p].options().requires_grad(false)).expand(parameters[p].sizes()));
-    }
-    network.weights.point_data(held);
+    if (ProcessCut::holds(part, cut.parameters[p])) continue;
+    const at::Tensor& view = network.weights.view(static_cast<int64_t>(p));
+    const at::Tensor none = at::full({}, std::numeric_limits<double>::quiet_NaN(), view.options());
+    for (const auto& parameters : network.parameters) parameters[p].set_data(none.expand(view.sizes()));
+    give_back_memory(view);
   }
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<SharedNetwork> share_networks(const TeamState& team,
 
 /// Lets go of the weights that other parts of the network hold, on all replicas: they keep their sizes, read as NaN and
 /// take no memory. Nobody computes meanwhile.
-void keep_part(SharedNetwork& network, const ProcessCut& cut, int64_t part);
+void keep_part(const SharedNetwork& network, const ProcessCut& cut, int64_t part);
 
 /// The buffers of a network by name, after its parameters where these are asked for: those that this part saves, where
 /// processes hold parts.

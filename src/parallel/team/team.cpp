@@ -31,7 +31,7 @@
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/optim/optimizer_state.h"
 #include "parallel/split/device_rows.h"
-#include "parallel/split/processes/parcel.h"
+#include "parallel/split/processes/messages/parcel.h"
 #include "parallel/team/agreement.h"
 #include "parallel/team/audit/audit.h"
 #include "parallel/team/team_state.h"
@@ -274,7 +274,8 @@ void Team::run(const std::function<void(Replica&)>& body) const {
       if (team.process_pipeline) team.process_pipeline->leave(m);
       team.crew->leave(m);
     } catch (...) {  // the first counts; those that it stopped come after it
-      team.crew->stop(m, std::current_exception());
+      const std::exception_ptr error = std::current_exception();
+      team.crew->stop(m, team.process_pipeline ? UnfilledWeights::explained(error) : error);
       // Others may wait for messages, here and there.
       if (team.process_pipeline) team.messages.abort(text("replica ", team.block.begin + m, " failed"));
     }

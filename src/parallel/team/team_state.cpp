@@ -14,7 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/numerics/reduce.h"
-#include "parallel/split/processes/parcel.h"
+#include "parallel/split/processes/messages/parcel.h"
 
 namespace lockstep::parallel {
 

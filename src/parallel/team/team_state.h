@@ -43,7 +43,6 @@ struct SharedNetwork {
   std::vector<std::shared_ptr<torch::nn::Module>> networks;  // one a replica of this process
   std::vector<std::string> names;                            // of the parameters, tied ones once
   FlatBuffer weights;
-  std::vector<int64_t> slots;  // [parameter] its place in the weights; -1 where another part of the network holds it
   std::vector<std::vector<at::Tensor>> parameters;  // [replica here][parameter]: leaves that alias the weights
   std::vector<std::vector<WatchedModule>> watched;  // [replica here][module]
   std::vector<bool> has_optimizer;                  // a parameter

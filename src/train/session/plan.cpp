@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "lockstep/base/detail/processor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/random_scope.h"
 #include "lockstep/parallel/detail/broadcast_text.h"
 #include "train/session/auto_split.h"
@@ -156,6 +158,9 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
   if (std::ranges::any_of(list, [](const auto& t) { return std::holds_alternative<data::Normalize>(t); }))
     transforms = transforms.with(task.train->normalization());
   config.augment = transforms.empty() ? "none" : transforms.to_string();
+  UnfilledWeights unfilled;  // nobody asks this network for its values, but where a split is chosen by its steps
+  std::optional<UnfilledWeights::Scope> waiting;
+  if (!is_auto_split(config.split)) waiting.emplace(unfilled);
   const auto network = probe(task, config.seed);
   check_sizes(config, task);
   const data::Layout layout = layout_of(config, *network);

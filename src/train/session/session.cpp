@@ -9,6 +9,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/context/detail/context.h"
+#include "lockstep/context/detail/unfilled_weights.h"
+#include "lockstep/context/draws.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/norm/sync_batch_norm.h"
@@ -28,6 +30,20 @@ parallel::ShareOptions share_options(const std::string& format) {
   return {format == "contiguous"      ? MemoryFormat::contiguous
           : format == "channels-last" ? MemoryFormat::channels_last
                                       : MemoryFormat::automatic};
+}
+
+// A network that asks for its weights by their pointers is made anew, and gets them at once.
+std::shared_ptr<models::Classifier> made_with(const MakeNetwork& make, std::optional<UnfilledWeights::Scope>& waiting) {
+  Draws& draws = *Draws::current();
+  const uint64_t taken = draws.taken();
+  try {
+    return make();
+  } catch (const c10::Error&) {
+    if (!waiting) throw;
+    waiting.reset();
+    draws.go_on_at(taken);
+    return make();
+  }
 }
 
 }  // namespace
@@ -64,12 +80,17 @@ bool Work::failed() {
 }
 
 Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.plan), me_(me) {
-  auto network = plan_.task.network();
+  UnfilledWeights unfilled;  // share() hands the first replica's weights to the others, which draw none
+  std::optional<UnfilledWeights::Scope> waiting;
+  if (!first_here()) waiting.emplace(unfilled);
+  auto network = made_with(plan_.task.network, waiting);
   if (plan_.config.batch_norm != "local")
     norm::convert_sync_batchnorm(
         *network, plan_.config.batch_norm == "sync" ? norm::BatchNormMode::synchronised : norm::BatchNormMode::ghost);
   load_initial_weights(*network);
   network_ = me_.share(network, share_options(plan_.config.memory_format));
+  unfilled.close();
+  waiting.reset();
   optimizer_ = me_.optimizer(plan_.rule(), plan_.optimizer_options());
   optimizer_.schedule(plan_.schedule());
   sums_.emplace(me_, optimizer_);
@@ -337,8 +358,11 @@ void Session::finish() {
     work_.outcome.weights[name] = tensor.to(at::kCPU, tensor.scalar_type(), false, true).contiguous();
   guarded([&] {
     if (!plan_.team.processes_hold_parts()) return work_.recorder->samples(*network_, me_.device());
+    UnfilledWeights unfilled;
+    const UnfilledWeights::Scope waiting(unfilled);
     const auto whole = probe(plan_.task, plan_.config.seed);
-    models::load_state_dict(*whole, work_.outcome.weights);
+    for (auto& item : whole->named_parameters()) item.value().set_data(work_.outcome.weights.at(item.key()));
+    for (auto& item : whole->named_buffers()) item.value().copy_(work_.outcome.weights.at(item.key()));
     const ContextScope alone({.images = Context::current().images});  // the other parts have nothing to do with it
     work_.recorder->samples(*whole, me_.device());
   });

@@ -184,12 +184,17 @@ TEST(ProcessPipeline, APartHoldsNoOtherPartsWeights) {
     Team::create({.replicas = 4, .devices = "cpu:1", .group = group, .split = {.parts = 2}}).run([&](Replica& me) {
       auto network = me.share(nn::Sequential(nn::Linear(kWidth, 64), nn::Linear(64, kWidth)));
       auto optimizer = me.optimizer(AdamW{});
-      for (int step = 0; step < 2; ++step) {
-        me.step(network->forward(torch::ones({2, kWidth})).square().mean(), optimizer, 2);
-        me.barrier();
-      }
       const auto parameters = network->parameters();
       ASSERT_EQ(parameters.size(), 4);
+      for (const Tensor& parameter : parameters) EXPECT_EQ(parameter.storage().data(), nullptr);
+      me.barrier();
+      for (int step = 0; step < 2; ++step) {
+        const Tensor y = network->forward(torch::ones({2, kWidth}));
+        for (size_t p = 0; step == 0 && p < parameters.size(); ++p)
+          EXPECT_EQ(parameters[p].storage().data() != nullptr, static_cast<int>(p / 2) == group.rank()) << p;
+        me.step(y.square().mean(), optimizer, 2);
+        me.barrier();
+      }
       for (size_t p = 0; p < parameters.size(); ++p) {
         const bool is_mine = static_cast<int>(p / 2) == group.rank();
         EXPECT_EQ(parameters[p].isnan().any().item<bool>(), !is_mine) << p;

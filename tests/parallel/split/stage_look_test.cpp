@@ -56,9 +56,10 @@ TEST(LookAtStages, SeesBothPassesAndWhatEachUsesAndChangesNothing) {
   torch::manual_seed(1);
   Looked network;
   const Tensor input = torch::randn({4, 3}), kept = input.clone(), mean = network->norm->running_mean.clone();
+  UnfilledWeights unfilled;
   Bundle bundle;
   bundle.put(input);
-  const std::vector<StageLook> looks = look_at_stages(*network, bundle);
+  const std::vector<StageLook> looks = look_at_stages(*network, bundle, unfilled);
   ASSERT_EQ(looks.size(), 3);
   EXPECT_GE(looks[0].seconds, kSlow);
   const auto* one = network->one->weight.unsafeGetTensorImpl();

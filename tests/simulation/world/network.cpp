@@ -9,6 +9,7 @@
 
 #include "comm/failure/culprit.h"
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/watched_operations.h"
 #include "simulation/world/store.h"
 
 namespace lockstep::simulation {
@@ -246,7 +247,10 @@ void Network::deliver(Group group, int from, int to, uint32_t number) {
   channel.on_the_way.pop_front();
   // Whoever gives up while a message leaves its memory breaks the connection, which is on its way too.
   if (options_.reads_late && parcel.sender->dropped) return;
-  if (options_.reads_late) parcel.bytes = parcel.bytes.clone();
+  if (options_.reads_late) {
+    const Unwatched unwatched;  // whoever's thread this runs on watches its own operations
+    parcel.bytes = parcel.bytes.clone();
+  }
   settle(*parcel.sender, nullptr);
   channel.arrived.push_back(std::move(parcel));
   match(channel);

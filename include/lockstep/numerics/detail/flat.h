@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/MemoryFormat.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstdint>
 #include <span>
@@ -16,6 +17,12 @@ namespace lockstep {
 
 /// Every tensor starts at a multiple of this: MKL promises the same bits only for the same alignment.
 inline constexpr int64_t flat_alignment_bytes = 64;
+
+/// [numel] zeros. On CPU memory of a page and more is taken from the system page by page, as it is written to, and
+/// begins with a page.
+at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options);
+/// The pages that lie in a dense part of such memory go back to the system: what is read there next is zero.
+void give_back_memory(const at::Tensor& part);
 
 /// Where one tensor lies: at elements [offset, offset + numel) of row `row`.
 struct FlatSlot {
@@ -66,8 +73,8 @@ class FlatBuffer {
  public:
   FlatBuffer() = default;
 
-  /// The tensors' values in a layout of their own. On CPU the row starts at a multiple of 64 bytes, of a page where it
-  /// is longer than one.
+  /// The tensors' values in a layout of their own; of those that have no memory yet the places stay untouched. On CPU
+  /// the row starts at a multiple of 64 bytes, of a page where it is longer than one.
   static FlatBuffer flatten(std::span<const at::Tensor> tensors,
                             at::MemoryFormat format = at::MemoryFormat::Contiguous);
 

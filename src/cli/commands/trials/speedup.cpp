@@ -133,6 +133,7 @@ int speedup(const SpeedupCommand& command) {
   std::vector<SpeedupLine> lines;
   for (size_t row = 0; row < result.rows.size(); ++row) lines.push_back({result.rows[row], result.forecasts[row]});
   print(lines, result.rows, options, gpus);
+  if (!result.no_forecast.empty()) std::printf("no forecast: %s\n", result.no_forecast.c_str());
   command.files.write(table_of(lines, gpus), report::speedup_figure(result.rows));
   return 0;
 }

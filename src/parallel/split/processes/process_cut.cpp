@@ -118,9 +118,10 @@ ProcessCut ProcessCut::from_text(const std::string& text) {
 }
 
 ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::Tensor>& parameters,
-                             const Bundle& bundle, const std::vector<double>& seconds_a_byte) {
+                             const Bundle& bundle, const std::vector<double>& seconds_a_byte,
+                             UnfilledWeights& unfilled) {
   const size_t parts = seconds_a_byte.size() + 1;
-  const std::vector<StageLook> looks = look_at_stages(network, bundle);
+  const std::vector<StageLook> looks = look_at_stages(network, bundle, unfilled);
   require(looks.back().other.empty(), "split", "the network gives '", looks.back().other,
           "', of a type that can't go to another process (a tensor, a sparse tensor or a field can): give each process "
           "--devices ",

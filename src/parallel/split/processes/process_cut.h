@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/stages.h"
 
 namespace lockstep::parallel {
@@ -32,6 +33,7 @@ struct ProcessCut {
 /// seconds that a byte takes from each part to the next one. Throws Error where it can't be cut so often: between
 /// stages that share weights it can't be, nor where anything but tensors is handed on.
 ProcessCut cut_for_processes(torch::nn::Module& network, const std::vector<at::Tensor>& parameters,
-                             const Bundle& bundle, const std::vector<double>& seconds_a_byte);
+                             const Bundle& bundle, const std::vector<double>& seconds_a_byte,
+                             UnfilledWeights& unfilled);
 
 }  // namespace lockstep::parallel

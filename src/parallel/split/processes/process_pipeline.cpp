@@ -24,8 +24,8 @@
 #include "parallel/split/graph_walk.h"
 #include "parallel/split/late_weights.h"
 #include "parallel/split/pipeline.h"
-#include "parallel/split/processes/bundle_parcel.h"
-#include "parallel/split/processes/part_links.h"
+#include "parallel/split/processes/messages/bundle_parcel.h"
+#include "parallel/split/processes/messages/part_links.h"
 #include "parallel/team/agreement.h"
 
 namespace lockstep::parallel {
@@ -315,13 +315,33 @@ void ProcessPipeline::decide(int64_t member, const Bundle* bundle) {
         for (const at::Tensor& parameter : networks_[member]->parameters())
           if (known.insert(parameter.unsafeGetTensorImpl()).second) parameters.push_back(parameter);
       }
-      said = text('+', cut_for_processes(*networks_[member], parameters, *bundle, seconds_a_byte).to_text());
+      said = text('+', cut_for_processes(*networks_[member], parameters, *bundle, seconds_a_byte, unfilled_).to_text());
     } catch (const std::exception& error) {
       said = text('-', error.what());
     }
   said = broadcast_text(messages_, said, 0);
   if (said[0] == '-') throw Error(said.substr(1));
   cut_ = ProcessCut::from_text(said.substr(1));
+  fill_own();
+}
+
+// Kernels of other processors may draw other numbers: the first copy's count.
+void ProcessPipeline::fill_own() {
+  std::vector<at::Tensor> filled;
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    if (ProcessCut::holds(place_.part, cut_.parameters[p]) && !unfilled_.recipe(parameters_[p]).empty()) {
+      unfilled_.fill(parameters_[p]);
+      filled.push_back(parameters_[p].detach());
+    }
+  const auto copies = messages_.size() / place_.parts;
+  const int tag = static_cast<int>(crew_.members() * kTopics);
+  for (int64_t copy = 1; copy < copies; ++copy) {
+    if (place_.copy != 0 && place_.copy != copy) continue;
+    for (const at::Tensor& weight : filled) {
+      const auto other = static_cast<int>((place_.copy == 0 ? copy : 0) * place_.parts + place_.part);
+      (place_.copy == 0 ? messages_.send(weight, other, tag) : messages_.recv(weight, other, tag)).wait();
+    }
+  }
 }
 
 }  // namespace lockstep::parallel

@@ -11,9 +11,10 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/context/detail/borders.h"
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/stages.h"
 #include "parallel/crew/crew.h"
-#include "parallel/split/processes/part_links.h"
+#include "parallel/split/processes/messages/part_links.h"
 #include "parallel/split/processes/process_cut.h"
 
 namespace lockstep::parallel {
@@ -28,8 +29,8 @@ namespace lockstep::parallel {
 /// Gradients of weights are left for when the device would be idle (late_weights.h).
 /// Messages of a replica have tags of their own, so replicas need no order among each other.
 ///
-/// The first pass finds out which stage uses which weights, and decides on the cut; until the first step has ended a
-/// process holds the weights of all parts.
+/// The first pass finds out which stage uses which weights, and decides on the cut. Until then weights that are drawn
+/// wait for their values, and process 0 fills them a stage at a time (unfilled_weights.h).
 class ProcessPipeline {
  public:
   /// `messages`: of all processes.
@@ -54,6 +55,8 @@ class ProcessPipeline {
   /// None before.
   const ProcessCut* cut() const { return cut_.first.empty() ? nullptr : &cut_; }
   const PartPlace& place() const { return place_; }
+  /// Those that this process does not need to hold, as far as is known.
+  UnfilledWeights& unfilled() { return unfilled_; }
 
  private:
   class Member;
@@ -61,12 +64,14 @@ class ProcessPipeline {
   class Outlet;
 
   void decide(int64_t member, const Bundle* bundle);
+  void fill_own();
 
   Crew& crew_;
   const PartPlace place_;
   const comm::Group messages_;
   std::vector<std::shared_ptr<torch::nn::Module>> networks_;  // one a member
   std::vector<at::Tensor> parameters_;                        // of member 0
+  UnfilledWeights unfilled_;
   size_t stages_ = 0;
   std::mutex deciding_;
   ProcessCut cut_;  // set under `deciding_`; every member has been there before it reads it

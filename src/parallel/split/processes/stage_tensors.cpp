@@ -2,27 +2,24 @@
 #include "parallel/split/processes/stage_tensors.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/core/stack.h>
 #include <ATen/ops/ones_like.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/library.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "lockstep/context/detail/context.h"
+#include "lockstep/context/detail/watched_operations.h"
 #include "lockstep/context/draws.h"
 #include "parallel/split/border.h"
 #include "parallel/split/graph_walk.h"
 #include "parallel/split/pipeline.h"
-#include "parallel/split/processes/bundle_parcel.h"
+#include "parallel/split/processes/messages/bundle_parcel.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -30,34 +27,19 @@ namespace {
 using torch::autograd::variable_list;
 using TensorSet = std::set<const c10::TensorImpl*>;
 
-thread_local TensorSet* seen = nullptr;
-
-// A key of the dispatcher that lies above all others, and that nothing but this file and libtorch's own tests use.
-constexpr c10::DispatchKey kLookingKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
-
-void see(const c10::IValue& value) {
-  if (value.isTensor() && value.toTensor().defined()) seen->insert(value.toTensor().unsafeGetTensorImpl());
-  if (value.isTensorList())
-    for (const at::Tensor& tensor : value.toTensorVector()) see(tensor);
-}
-
-void look(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-  if (seen != nullptr)
-    for (const c10::IValue& value : torch::jit::last(*stack, operation.schema().arguments().size())) see(value);
-  const c10::impl::ExcludeDispatchKeyGuard once(kLookingKey);  // not in what the operation is made of
-  operation.callBoxed(stack);
-}
-
-/// While it lives, the inputs of all operations that this thread calls are put into the set.
-class Looking {
+/// Puts the inputs of all operations into the set.
+class Looking : public OperationWatcher {
  public:
-  explicit Looking(TensorSet& into) : here_(kLookingKey) { seen = &into; }
-  ~Looking() { seen = nullptr; }
-  Looking(const Looking&) = delete;
-  Looking& operator=(const Looking&) = delete;
+  explicit Looking(TensorSet& into) : into_(into), here_(*this) {}
+
+  bool before(const c10::OperatorHandle& operation, torch::jit::Stack& stack) override {
+    each_tensor(operation, stack, [&](const at::Tensor& tensor) { into_.insert(tensor.unsafeGetTensorImpl()); });
+    return false;
+  }
 
  private:
-  const c10::impl::IncludeDispatchKeyGuard here_;
+  TensorSet& into_;
+  const Watching here_;
 };
 
 /// What the graph behind a bundle begins at. Operations that don't go through the dispatcher are seen in it, too.
@@ -125,12 +107,14 @@ void cut_off(Bundle& bundle, bool copies) {
 }
 
 // Maps between sparse tensors are made again each time, as they are in a step.
-std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle& given) {
+std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle& given,
+                                 const std::function<void(size_t)>& before, const std::function<void()>& after) {
   Bundle bundle = apart(given);
   std::vector<StageLook> looks;
   for (const Stage& stage : stages) {
     StageLook& look = looks.emplace_back(StageLook{stage.name});
     cut_off(bundle, looks.size() == 1);  // the first stage may write to its input
+    before(looks.size() - 1);
     const double begin = thread_seconds();
     {
       const Looking looking(look.tensors);
@@ -144,22 +128,38 @@ std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle&
     look.crossing_bytes = crossing.handed_bytes + crossing.returned_bytes;
     for (const std::string& name : bundle.names())
       if (bundle.type(name).pack == nullptr) look.other = name;
+    after();
   }
   return looks;
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&look>());
-}
-
-std::vector<StageLook> look_at_stages(torch::nn::Module& network, const Bundle& bundle) {
+std::vector<StageLook> look_at_stages(torch::nn::Module& network, const Bundle& bundle, UnfilledWeights& unfilled) {
   const Apart apart(network);
   const at::AutoGradMode with_graph(true);
   const auto stages = stages_in(network);
-  look_once(stages, bundle);  // memory is made ready: the time of this pass says nothing
-  return look_once(stages, bundle);
+  const auto parameters = network.parameters();
+  const auto look = [&] {
+    UnfilledWeights::Loan loan(unfilled);
+    std::vector<StageLook> looks(stages.size());
+    // Memory is made ready in the first pass, whose time says nothing.
+    for (int pass = 0; pass < 2; ++pass)
+      looks = look_once(
+          stages, bundle,
+          [&](size_t stage) {
+            for (const at::Tensor& parameter : parameters)
+              if (looks[stage].tensors.contains(parameter.unsafeGetTensorImpl())) unfilled.fill(parameter);
+          },
+          [&] { loan.give_back(); });
+    return looks;
+  };
+  try {
+    return look();
+  } catch (const c10::Error&) {  // a stage asks for a weight's memory by other ways than an operation's
+    for (const at::Tensor& parameter : parameters) unfilled.fill(parameter);
+    return look();
+  }
 }
 
 }  // namespace lockstep::parallel

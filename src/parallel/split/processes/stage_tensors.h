@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/stages.h"
 
 namespace lockstep::parallel {
@@ -23,7 +24,8 @@ struct StageLook {
 };
 
 /// Runs the network's stages on the bundle in eval mode, forwards and backwards, and looks on. Nothing of the network
-/// changes, no replica is waited for and no random number is taken.
-std::vector<StageLook> look_at_stages(torch::nn::Module& network, const Bundle& bundle);
+/// changes, no replica is waited for and no random number is taken. Weights that wait for their values are filled for
+/// the time of the stage that uses them.
+std::vector<StageLook> look_at_stages(torch::nn::Module& network, const Bundle& bundle, UnfilledWeights& unfilled);
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/split/processes/part_links.h"
+#include "parallel/split/processes/messages/part_links.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/split/processes/bundle_parcel.h"
+#include "parallel/split/processes/messages/bundle_parcel.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/context/detail/crossing.h"
 #include "lockstep/context/stages.h"
-#include "parallel/split/processes/parcel.h"
+#include "parallel/split/processes/messages/parcel.h"
 
 namespace lockstep::parallel {
 
