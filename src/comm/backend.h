@@ -69,6 +69,7 @@ class Backend {
   /// Where tensors that lockstep itself sends live: the GPU for a backend that knows no other.
   virtual at::Device device() const { return at::kCPU; }
   virtual std::chrono::milliseconds timeout() const = 0;
+  virtual bool may_lose_members() const { return false; }
   /// What this member has sent to others through a transport.
   virtual int64_t bytes_sent() const { return 0; }
   /// Starts the operation and returns without waiting for other ranks.

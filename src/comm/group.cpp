@@ -149,6 +149,10 @@ std::chrono::milliseconds Group::timeout() const {
   return backend_->timeout();
 }
 
+bool Group::may_lose_members() const {
+  return backend_->may_lose_members();
+}
+
 int64_t Group::bytes_sent() const {
   return backend_->bytes_sent();
 }

@@ -222,9 +222,6 @@ void Trainer::request_save() noexcept {
 }
 
 void Trainer::survive(comm::Membership& membership) {
-  require(!impl_->plan.team.processes_hold_parts(), "survive", "split ", impl_->plan.config.split,
-          " gives each process a part of the network, which is lost with it, expected --split data, or ",
-          "as many threads in each process as parts");
   impl_->copies.emplace(Copies{.membership = membership});
 }
 

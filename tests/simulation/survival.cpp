@@ -19,6 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/detail/members.h"
 #include "lockstep/comm/error.h"
+#include "lockstep/context/stages.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/parallel/survive.h"
 #include "lockstep/run/weights.h"
@@ -37,16 +38,17 @@ constexpr std::chrono::seconds kMeeting{10};
 constexpr Time kLongest = 5 * kSecond;  // without such waits
 constexpr int64_t kReplicas = 4;
 
-struct NetImpl : torch::nn::Module {
+struct NetImpl : torch::nn::Module, Staged {
   explicit NetImpl(bool batch_norm) {
     first = register_module("first", torch::nn::Linear(16, 5));
     if (batch_norm) norm = register_module("norm", torch::nn::BatchNorm1d(5));
     last = register_module("last", torch::nn::Linear(5, 3));
   }
-  at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor hidden = first(x.flatten(1));
-    return last(norm ? norm(hidden) : hidden);
+  std::vector<Stage> stages() override {
+    return {{"first", [this](const at::Tensor& x) { return first(x.flatten(1)); }},
+            {"last", [this](const at::Tensor& x) { return last(norm ? norm(x) : x); }}};
   }
+  at::Tensor forward(const at::Tensor& x) { return fold<at::Tensor>(stages(), x); }
   torch::nn::Linear first{nullptr}, last{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
 };
@@ -64,6 +66,7 @@ train::Task task_of(const SurvivalPlan& plan) {
 run::Config config_of(const SurvivalPlan& plan) {
   run::Config config{.batch = 8, .replicas = kReplicas, .epochs = 2, .lr = 0.05, .momentum = 0.9};
   config.devices = "cpu:1";
+  config.split = plan.parts ? "p2" : "data";
   config.copy_every = plan.copy_every;
   config.check_data = true;
   config.workers = 0;
@@ -71,8 +74,8 @@ run::Config config_of(const SurvivalPlan& plan) {
   return config;
 }
 
-parallel::TeamOptions team_of_plan() {
-  return {.replicas = kReplicas, .devices = "cpu:1", .seed = 5};
+parallel::TeamOptions team_of(const SurvivalPlan& plan) {
+  return {.replicas = kReplicas, .devices = "cpu:1", .seed = 5, .split = {.parts = plan.parts ? 2 : 1}};
 }
 
 // A loop of a user's own. What it ends with goes to `hash`, by whoever has replica 0.
@@ -192,7 +195,7 @@ class Launcher {
           is_newcomer);
       if (plan_.own_loop) {
         std::string hash;
-        parallel::run_surviving(membership, team_of_plan(), [&](auto& me) { own_loop(me, plan_, hash); },
+        parallel::run_surviving(membership, team_of(plan_), [&](auto& me) { own_loop(me, plan_, hash); },
                                 {.copy_every = plan_.copy_every});
         if (network_.dead().contains(process)) return;
         if (!hash.empty()) result_.hash = hash;
@@ -241,6 +244,7 @@ SurvivalPlan survival_plan_of(uint64_t seed) {
   for (int64_t faults = draws.between(1, plan.processes); faults > 0; --faults)
     plan.faults.push_back({Fault::Kind::crash, static_cast<int>(draws.below(plan.processes + (plan.respawns ? 2 : 0))),
                            draws.between(1, 150 * plan.processes), 0});
+  plan.parts = draws.chance(0.3);
   return plan;
 }
 
@@ -249,6 +253,7 @@ std::string to_text(const SurvivalPlan& plan) {
       text(plan.processes, " processes, a copy every ", plan.copy_every, " steps", plan.respawns ? ", new ones" : "",
            plan.batch_norm ? ", batch norm" : "", plan.reads_late ? ", late reads" : "");
   if (plan.own_loop) out += ", a loop of its own";
+  if (plan.parts) out += ", parts of the network";
   for (const Fault& fault : plan.faults) out += "; " + to_text(fault);
   return out;
 }
@@ -267,7 +272,7 @@ SurvivalResult survive(uint64_t seed, const SurvivalPlan& plan) {
 std::string undisturbed(const SurvivalPlan& plan) {
   if (plan.own_loop) {
     std::string hash;
-    parallel::Team::create(team_of_plan()).run([&](auto& me) { own_loop(me, plan, hash); });
+    parallel::Team::create(team_of(plan)).run([&](auto& me) { own_loop(me, plan, hash); });
     return hash;
   }
   return train::Trainer(config_of(plan), task_of(plan), comm::Group()).run().hash;

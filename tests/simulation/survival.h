@@ -15,6 +15,7 @@ struct SurvivalPlan {
   bool respawns = false;
   bool own_loop = false;  // run_surviving() in place of a trainer
   bool batch_norm = false;
+  bool parts = false;  // of the network, in processes of their own
   bool reads_late = false;
   int64_t copy_every = 2;
   std::vector<Fault> faults;

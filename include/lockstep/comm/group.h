@@ -54,6 +54,8 @@ class Group {
   std::string backend() const;
   /// The default timeout of its operations.
   std::chrono::milliseconds timeout() const;
+  /// Whether a member may be lost and the others go on, in another group (membership.h).
+  bool may_lose_members() const;
   /// The bytes that this process has sent to others for operations of this group (not of those split off it). Memory
   /// that threads share is not sent.
   int64_t bytes_sent() const;

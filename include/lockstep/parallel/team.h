@@ -47,6 +47,7 @@ struct TeamOptions {
   /// parts - 1 are one copy of the network, the next ones another, and replicas are divided over the copies. A part
   /// then holds its own weights alone, and `blocks` are of copies. Until the first step has ended a parameter that is
   /// drawn in place (uniform_, normal_) has no memory before an operation uses it: its pointer is not to be asked for.
+  /// Where processes may be lost (survive.h) and are no multiple of the parts, each has the whole network meanwhile.
   /// With two parts "cpu:4" is two copies of each. A network that can be cut (context/stages.h) is trained as without;
   /// share() throws Error for any other. With fewer threads than parts a thread computes neighbouring parts. With two
   /// sharers "cpu:4" is two pairs; a pair computes the slices of one replica's layers at once.

@@ -45,6 +45,7 @@ class TransportBackend : public Backend {
   std::string name() const override { return transport_->name(); }
   at::Device device() const override { return transport_->device(); }
   std::chrono::milliseconds timeout() const override { return timeout_; }
+  bool may_lose_members() const override { return !asks_around_; }
   int64_t bytes_sent() const override { return transport_->bytes_sent(); }
 
   std::shared_ptr<WorkState> post(Call call) override {

@@ -30,7 +30,10 @@ std::map<std::string, at::Tensor> Replica::state_dict(const Optimizer& optimizer
 std::map<std::string, at::Tensor> Replica::state_dict(const torch::nn::Module& network, bool wanted) {
   TeamState& team = *state_->team;
   std::map<std::string, at::Tensor> mine;
-  for (const auto& [name, tensor] : held_tensors(team, network, /*parameters=*/true)) mine[name] = tensor.detach();
+  for (const auto& [name, tensor] : held_tensors(team, network, /*parameters=*/true)) {
+    if (team.process_pipeline) team.process_pipeline->unfilled().fill(tensor);
+    mine[name] = tensor.detach();
+  }
   if (!team.has_process_parts()) return wanted ? mine : std::map<std::string, at::Tensor>{};
   return join(mine, wanted);
 }

@@ -83,6 +83,12 @@ PartPlace part_of(const TeamOptions& options, int64_t threads) {
   require(sharers <= least_threads, "Team", "split ", split, " needs ", sharers,
           " threads in each process, as processes can't share the slices of a layer, and one has ", least_threads,
           ": give each process --devices ", sharers, ", or use --split ", parts > 1 ? text("p", parts) : "data");
+  if (group.size() % parts != 0 && group.may_lose_members()) {
+    if (group.rank() == 0)
+      log_info("split ", split, " on ", group.size(), " processes: each has the whole network as long as they are ",
+               "no multiple of ", parts);
+    return {};
+  }
   require(group.size() % parts == 0, "Team", "split ", split, " on ", group.size(),
           " processes, expected a number that ", parts, " divides, so that each is one part, or ", wanted,
           " threads in each (--devices ", wanted, "), which then divide the network");

@@ -48,7 +48,7 @@ void TeamState::agree_over_parts(const at::Tensor& values) const {
 
 void TeamState::join_parts(std::vector<std::map<std::string, at::Tensor>>& held,
                            const std::vector<bool>& wanted) const {
-  if (!has_process_parts()) return;
+  if (!has_process_parts() || process_pipeline->cut() == nullptr) return;
   const auto mine = at::zeros({static_cast<int64_t>(held.size())}, at::kLong);
   for (size_t m = 0; m < held.size(); ++m) mine[static_cast<int64_t>(m)] = wanted[m] ? 1 : 0;
   const auto wishes = at::empty({part.parts * mine.numel()}, at::kLong);

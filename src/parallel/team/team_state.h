@@ -151,7 +151,8 @@ struct TeamState {
   /// In place, over the parts of the network, whose values are the same but for wishes to stop and the like, and times:
   /// the largest.
   void agree_over_parts(const at::Tensor& values) const;
-  /// What the parts of the network hold of each of these: all of it where it is wanted here, else what was given.
+  /// What the parts of the network hold of each of these: all of it where it is wanted here, else what was given. Until
+  /// the network is cut each has all.
   void join_parts(std::vector<std::map<std::string, at::Tensor>>& held, const std::vector<bool>& wanted) const;
   /// All rows of all processes, [replicas, n], from [members, n].
   at::Tensor gather_rows(const at::Tensor& rows) const;

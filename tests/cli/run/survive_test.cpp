@@ -232,6 +232,24 @@ TEST_F(Survive, ARunThatFailsAgainAndAgainEnds) {
   EXPECT_EQ(ended.out, "[0] start 0 of 2\n[0] start 1 of 2\n[0] start 2 of 2\n");
 }
 
+// What a process has of the network is lost with it. Three can't be two copies of two parts, so each has all of it.
+TEST_F(Survive, APartOfTheNetworkIsLostAndComesBack) {
+  Program program(start({"-n", "4", "--survive", "--respawn"}, " --split p2", 3));
+  wait_for_lines(3);
+  kill(process_of(1), SIGKILL);
+  wait_for_event("rank 1 came in addition");
+  kill(process_of(2), SIGKILL);
+  wait_for_event("rank 2 came in addition");
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("the network in 2 parts, a process each"));
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("; 3 processes go on"), HasSubstr("; 4 processes go on")));
+  const TemporaryFolder reference;
+  expect_success({"train", "mlp", "--config", folder.file("run/config.toml"), "--devices", "2", "--split", "data",
+                  "--out", reference.file("run")});
+  EXPECT_EQ(hash_of(folder.file("run")), hash_of(reference.file("run")));
+}
+
 // A program with a loop of its own, which says at the end what it has.
 class OwnLoop : public Survive {
  protected:

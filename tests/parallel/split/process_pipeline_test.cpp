@@ -285,6 +285,23 @@ std::string error_on_two(const TeamOptions& options, const std::function<void(Re
   return message;
 }
 
+TEST(ProcessPipeline, AStateIsWholeBeforeTheFirstStep) {
+  if (!test::joins_ranks()) GTEST_SKIP() << "this build has no backend that joins processes";
+  const auto body = [](Replica& me) {
+    auto network = me.share(make_sequence());
+    auto optimizer = me.optimizer(AdamW{.lr = 0.01});
+    State state;
+    for (const auto& [name, tensor] : test::state_of(me, *network, optimizer)) state[name] = tensor.clone();
+    me.step(network->forward(torch::ones({2, kWidth})).sum(), optimizer, 2);
+    for (const auto& [name, tensor] : test::state_of(me, *network, optimizer)) state[name + " later"] = tensor;
+    return state;
+  };
+  const TeamOptions same{.replicas = 4, .seed = 5};
+  TeamOptions divided = same;
+  divided.split.parts = 2;
+  expect_equal(test::run_placed({1, "cpu:1"}, same, body), test::run_placed({2, "cpu:1"}, divided, body));
+}
+
 TEST(ProcessPipeline, RefusesWhatItCanNotDivide) {
   if (!test::joins_ranks()) GTEST_SKIP() << "this build has no backend that joins processes";
   const TeamOptions two{.replicas = 2, .split = {.parts = 2}};

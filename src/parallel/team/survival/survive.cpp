@@ -85,9 +85,6 @@ class SurvivingTeam final : public SurvivingWork {
         " processes are left, fewer than --least of lockstep run, expected as many: start again when there are more");
     options_.group = group;
     team_.emplace(Team::create(options_));
-    require(!team_->processes_hold_parts(), "run_surviving", "split ", to_string(options_.split),
-            " gives each process a part of the network, which is lost with it, expected split data, or as many threads "
-            "in each process as parts");
   }
 
   void say(const std::string& event) override {
