@@ -221,6 +221,7 @@ StepResult Replica::step(Optimizer& optimizer) {
       [&] {
         if (team.pipeline) team.pipeline->cut();
         if (team.process_pipeline) team.process_pipeline->learn_cut();
+        team.saved.clear();  // whoever wanted it has it
         return state.step();
       },
       Phase::update);

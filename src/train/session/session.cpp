@@ -18,6 +18,7 @@
 #include "train/input.h"
 #include "train/loss.h"
 #include "train/precision.h"
+#include "train/session/snapshot.h"
 
 namespace lockstep::train {
 namespace {
@@ -354,8 +355,7 @@ void Session::finish() {
   const auto weights = me_.state_dict(*network_, leads());
   if (!leads()) return;
   work_.outcome.cursor = cursor_;
-  for (const auto& [name, tensor] : weights)
-    work_.outcome.weights[name] = tensor.to(at::kCPU, tensor.scalar_type(), false, true).contiguous();
+  for (const auto& [name, tensor] : weights) work_.outcome.weights[name] = kept_copy(tensor);
   guarded([&] {
     if (!plan_.team.processes_hold_parts()) return work_.recorder->samples(*network_, me_.device());
     UnfilledWeights unfilled;

@@ -11,10 +11,6 @@
 namespace lockstep::train {
 namespace {
 
-at::Tensor copy_of(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
-}
-
 archive::Value::List numbers(const Sums& sums) {
   return {{sums.loss}, {sums.right}, {sums.examples}};
 }
@@ -29,11 +25,16 @@ Sums sums_of(const archive::Value& value) {
 
 }  // namespace
 
+at::Tensor kept_copy(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.is_contiguous() && tensor.storage().use_count() == 1) return tensor;
+  return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
+}
+
 run::Checkpoint snapshot(const Plan& plan, const run::Tensors& weights, const run::Tensors& optimizer,
                          const run::TrainingCursor& cursor) {
   run::Checkpoint out;
   out.model = plan.task.model;
-  for (const auto& [name, tensor] : weights) out.weights[name] = copy_of(tensor);
+  for (const auto& [name, tensor] : weights) out.weights[name] = kept_copy(tensor);
   out.optimizer = optimizer;
   out.cursor = cursor;
   out.seed = plan.config.seed;
