@@ -98,7 +98,7 @@ bool UnfilledWeights::take(const at::Tensor& tensor, const std::string& what, co
       return true;
     }
   }
-  use(tensor);
+  fill(tensor);
   return false;
 }
 
@@ -150,24 +150,24 @@ bool UnfilledWeights::before(const c10::OperatorHandle& operation, torch::jit::S
       return leave_out();
     }
   }
-  each_tensor(operation, stack, [&](const at::Tensor& tensor) { use(tensor); });
+  each_tensor(operation, stack, [&](const at::Tensor& tensor) { fill(tensor); });
   return false;
 }
 
-void UnfilledWeights::use(const at::Tensor& tensor) {
+void UnfilledWeights::fill(const at::Tensor& tensor) {
   const Lock lock(mutex_);
   const auto found = weights_.find(key_of(tensor));
   if (found == weights_.end()) return;
   Weight& weight = found->second;
   const bool is_for_the_moment = lender == this;
   if (!is_filled(weight.storage)) {
-    fill(weight);
+    draw(weight);
     weight.is_lent = is_for_the_moment;
   }
   if (!is_for_the_moment) weights_.erase(found);
 }
 
-void UnfilledWeights::fill(const Weight& weight) {
+void UnfilledWeights::draw(const Weight& weight) {
   const at::NoGradGuard no_grad;
   const Unwatched unwatched;
   c10::Storage storage = weight.storage;
@@ -231,13 +231,9 @@ void UnfilledWeights::close() {
   std::erase_if(weights_, [](const auto& item) {
     const Weight& weight = item.second;
     if (weight.view.defined()) return false;
-    if (!is_filled(weight.storage) && weight.storage.use_count() > kOurs) fill(weight);
+    if (!is_filled(weight.storage) && weight.storage.use_count() > kOurs) draw(weight);
     return true;
   });
-}
-
-void UnfilledWeights::fill(const at::Tensor& parameter) {
-  use(parameter);
 }
 
 UnfilledWeights::Loan::Loan(UnfilledWeights& weights) : weights_(weights) {

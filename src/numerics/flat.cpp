@@ -70,6 +70,11 @@ void give_back_memory(const at::Tensor& part) {
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
+at::Tensor kept_copy(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.is_contiguous() && tensor.storage().use_count() == 1) return tensor;
+  return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
+}
+
 FlatLayout::FlatLayout(std::span<const at::Tensor> tensors, at::MemoryFormat format) {
   std::unordered_set<const void*> seen;
   for (const at::Tensor& tensor : tensors) {

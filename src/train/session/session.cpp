@@ -14,6 +14,7 @@
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/norm/sync_batch_norm.h"
+#include "lockstep/numerics/detail/flat.h"
 #include "lockstep/run/weights.h"
 #include "train/input.h"
 #include "train/loss.h"

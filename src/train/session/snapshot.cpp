@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/numerics/detail/flat.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,11 +25,6 @@ Sums sums_of(const archive::Value& value) {
 }
 
 }  // namespace
-
-at::Tensor kept_copy(const at::Tensor& tensor) {
-  if (tensor.is_cpu() && tensor.is_contiguous() && tensor.storage().use_count() == 1) return tensor;
-  return tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true).contiguous();
-}
 
 run::Checkpoint snapshot(const Plan& plan, const run::Tensors& weights, const run::Tensors& optimizer,
                          const run::TrainingCursor& cursor) {

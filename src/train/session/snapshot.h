@@ -19,10 +19,6 @@ struct FiguresSoFar {
 run::Checkpoint snapshot(const Plan& plan, const run::Tensors& weights, const run::Tensors& optimizer,
                          const run::TrainingCursor& cursor);
 
-/// On the CPU, and nothing that training changes: what nobody else has the memory of, as it came from another process,
-/// is kept as it is.
-at::Tensor kept_copy(const at::Tensor& tensor);
-
 /// Replica `number`'s values of the buffers in which replicas differ.
 void restore_buffers(const models::Classifier& network, const run::Checkpoint& checkpoint, int64_t number);
 

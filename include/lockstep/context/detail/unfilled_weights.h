@@ -46,8 +46,8 @@ class UnfilledWeights : public OperationWatcher, public FillTaker {
   at::Tensor placed(const at::Tensor& parameter, const at::Tensor& view);
   /// No other parameter waits from now on. Those that have no place get memory of their own.
   void close();
-  /// It has its values from now on.
-  void fill(const at::Tensor& parameter);
+  /// If it is such a parameter, it has its values from now on.
+  void fill(const at::Tensor& tensor);
 
   /// While it lives, this thread fills parameters for the moment: give_back() lets go of their values again.
   class Loan {
@@ -74,8 +74,7 @@ class UnfilledWeights : public OperationWatcher, public FillTaker {
 
   bool may_wait(const at::Tensor& tensor) const LOCKSTEP_REQUIRES(mutex_);
   bool is_whole(const at::Tensor& tensor) const LOCKSTEP_REQUIRES(mutex_);
-  void use(const at::Tensor& tensor);
-  static void fill(const Weight& weight);
+  static void draw(const Weight& weight);
 
   mutable Mutex mutex_;
   std::map<const c10::StorageImpl*, Weight> weights_ LOCKSTEP_GUARDED_BY(mutex_);

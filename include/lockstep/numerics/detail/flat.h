@@ -24,6 +24,10 @@ at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options);
 /// The pages that lie in a dense part of such memory go back to the system: what is read there next is zero.
 void give_back_memory(const at::Tensor& part);
 
+/// The values on CPU, in memory that nobody else writes to: a tensor that alone has such memory, as one that came from
+/// another process, is given back as it is, and others are copied.
+at::Tensor kept_copy(const at::Tensor& tensor);
+
 /// Where one tensor lies: at elements [offset, offset + numel) of row `row`.
 struct FlatSlot {
   int64_t row = 0;

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/numerics/detail/flat.h"
 #include "lockstep/parallel/detail/surviving_work.h"
 #include "lockstep/parallel/replica_error.h"
 #include "parallel/team/replica_state.h"
@@ -193,8 +194,8 @@ void Replica::copy(const std::vector<const Optimizer*>& optimizers, const std::v
   for (size_t n = 0; n < networks.size(); ++n) {
     const auto& network = *networks[n]->networks[state_->member];
     add("differs", n, differing_buffers(network, is_first_here));
-    auto weights = state_dict(network, is_first_here);  // no copies, as the others are
-    for (auto& [name, tensor] : weights) tensor = tensor.to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true);
+    auto weights = state_dict(network, is_first_here);  // not all are copies, as the others are
+    for (auto& [name, tensor] : weights) tensor = kept_copy(tensor);
     add("network", n, weights);
   }
   for (size_t o = 0; o < optimizers.size(); ++o) add("optimizer", o, state_dict(*optimizers[o], is_first_here));
