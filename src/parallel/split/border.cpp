@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/context/detail/autograd_node.h"
+#include "parallel/split/graph_walk.h"
 
 namespace lockstep::parallel {
 
@@ -55,6 +57,22 @@ NodePointer<Border> lay_border(Bundle& bundle, std::function<void()> on_back) {
   give_history(bundle,
                [&](const variable_list& sources) { return border = make_node<Border>(std::move(on_back), sources); });
   return border;
+}
+
+bool goes_around_bundle(const Bundle& made, uint64_t begin) {
+  std::vector<Node*> ends;
+  for (const at::Tensor& tensor : made.tensors())
+    if (tensor.defined()) ends.push_back(tensor.grad_fn().get());
+  return any_node_from(
+      ends, [&](const Node* node) { return node->sequence_nr() < begin; },
+      [](const Node* node) { return dynamic_cast<const Border*>(node) == nullptr; });
+}
+
+void refuse_way_around(bool goes_around, const std::string& stage) {
+  require(
+      !goes_around, "share", "stage '", stage,
+      "' uses a tensor that a stage before it has and that is not in its bundle, expected the bundle to have all that "
+      "crosses a cut: put the tensor there under a name of its own, or make one stage of both");
 }
 
 CrossingBytes crossing_of(const Bundle& bundle) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/stages.h"
@@ -39,6 +40,12 @@ class Border : public torch::autograd::Node {
 /// Lays a border behind the bundle's tensors: `on_back` runs when the backward pass comes to it. None is laid where no
 /// tensor has a gradient.
 NodePointer<Border> lay_border(Bundle& bundle, std::function<void()> on_back);
+
+/// Whether what a stage has made hangs together with something from before `begin` by another way than through its
+/// bundle: a residual, say, that a member of the module keeps. `begin` is autograd's number when the stage began,
+/// before the border in front of it was laid.
+bool goes_around_bundle(const Bundle& made, uint64_t begin);
+void refuse_way_around(bool goes_around, const std::string& stage);
 
 /// What crosses where a bundle goes to another process, each tensor once, and its gradients come back.
 struct CrossingBytes {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/split/pipeline.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -173,8 +174,11 @@ class Pipeline::Member : public Borders {
 
   void measure(size_t next, size_t stages, Bundle& bundle) {
     seconds_.resize(stages, 0);
+    if (next == 0) made_before_ = 0;  // what comes in may have a history
     if (next > 0) {
       add_time(next - 1);
+      refuse_way_around(goes_around_bundle(bundle, made_before_), pipeline_.names_[next - 1]);
+      made_before_ = at::sequence_number::peek();
       if (next < stages) lay_border(bundle, [this, next] { go_back_over(next); });
     }
     begin_time(next);
@@ -198,6 +202,7 @@ class Pipeline::Member : public Borders {
   Ends ends_;           // of the parts, in the last of these
   std::vector<LateWeights> late_;
   std::vector<double> seconds_;  // [stage], until the cut is made
+  uint64_t made_before_ = 0;     // autograd's number when the stage under way began
   size_t running_ = 0;
   double began_ = 0;
 };

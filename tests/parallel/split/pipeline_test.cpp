@@ -254,6 +254,20 @@ struct AsideImpl : KnottyImpl {
   Tensor forward(const Tensor& x) { return tied(x); }
 };
 
+/// A residual block that is cut open: what is added at its end goes there by a member.
+struct OpenBlockImpl : nn::Cloneable<OpenBlockImpl>, Staged {
+  OpenBlockImpl() { reset(); }
+  void reset() override { inner = register_module("inner", nn::Linear(kWidth, kWidth)); }
+  std::vector<Stage> stages() override {
+    return {{"first half", [this](const Tensor& x) { return torch::relu(kept = inner(x)); }},
+            {"second half", [this](const Tensor& x) { return inner(x) + kept; }}};
+  }
+  Tensor forward(const Tensor& x) { return fold<Tensor>(stages(), x); }
+
+  nn::Linear inner{nullptr};
+  Tensor kept;
+};
+
 TEST(Pipeline, RefusesWhatItCanNotDivide) {
   const auto error = [](int64_t parts, const std::function<void(Replica&)>& body) {
     try {
@@ -281,6 +295,12 @@ TEST(Pipeline, RefusesWhatItCanNotDivide) {
                       me.step(network->forward(torch::ones({2, kWidth})).sum(), optimizer, 2);
                     }),
               HasSubstr("has gone through none of its stages"));
+  EXPECT_THAT(error(2,
+                    [](Replica& me) {
+                      auto network = me.share(std::make_shared<OpenBlockImpl>());
+                      network->forward(torch::ones({2, kWidth}));
+                    }),
+              HasSubstr("stage 'second half' uses a tensor that a stage before it has and that is not in its bundle"));
   EXPECT_THAT(test::error_of([] {
                 Team::create({.replicas = 2, .devices = "cpu:2", .shares_backward = true, .split = {.parts = 2}});
               }),

@@ -10,11 +10,13 @@
 #include "lockstep/context/stages.h"
 #include "parallel/split/border.h"
 #include "parallel/split/processes/stage_tensors.h"
+#include "support/error_of.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using testing::Contains;
+using testing::HasSubstr;
 using testing::Not;
 using torch::Tensor;
 namespace nn = torch::nn;
@@ -71,6 +73,39 @@ TEST(LookAtStages, SeesBothPassesAndWhatEachUsesAndChangesNothing) {
   EXPECT_TRUE(torch::equal(network->norm->running_mean, mean));
   EXPECT_TRUE(network->is_training());
   for (const Tensor& parameter : network->parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+/// A residual block that is cut open: what is added at its end goes there by a member.
+struct OpenBlockImpl : nn::Cloneable<OpenBlockImpl>, Staged {
+  explicit OpenBlockImpl(bool keeps_input) : keeps_input(keeps_input) { reset(); }
+  void reset() override {
+    one = register_module("one", nn::Linear(3, 3));
+    two = register_module("two", nn::Linear(3, 3));
+  }
+  std::vector<Stage> stages() override {
+    return {{"one",
+             [this](const Tensor& x) {
+               const Tensor y = one(x);
+               kept = keeps_input ? x : y.sin();
+               return y;
+             }},
+            {"two", [this](const Tensor& x) { return two(x) + kept; }}};
+  }
+
+  bool keeps_input;
+  Tensor kept;
+  nn::Linear one{nullptr}, two{nullptr};
+};
+
+TEST(LookAtStages, RefusesATensorThatGoesAroundTheBundle) {
+  Bundle bundle;
+  bundle.put(torch::ones({4, 3}));
+  for (const bool keeps_input : {false, true}) {
+    const auto network = std::make_shared<OpenBlockImpl>(keeps_input);
+    UnfilledWeights unfilled;
+    EXPECT_THAT(test::error_of([&] { look_at_stages(*network, bundle, unfilled); }),
+                HasSubstr("stage 'two' uses a tensor that a stage before it has and that is not in its bundle"));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/split/processes/stage_tensors.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
@@ -110,10 +111,13 @@ void cut_off(Bundle& bundle, bool copies) {
 std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle& given,
                                  const std::function<void(size_t)>& before, const std::function<void()>& after) {
   Bundle bundle = apart(given);
+  variable_list input;
   std::vector<StageLook> looks;
   for (const Stage& stage : stages) {
     StageLook& look = looks.emplace_back(StageLook{stage.name});
+    const uint64_t begin_number = at::sequence_number::peek();
     cut_off(bundle, looks.size() == 1);  // the first stage may write to its input
+    if (looks.size() == 1) input = bundle.tensors();
     before(looks.size() - 1);
     const double begin = thread_seconds();
     {
@@ -121,6 +125,11 @@ std::vector<StageLook> look_once(const std::vector<Stage>& stages, const Bundle&
       stage.run(bundle);
     }
     const double forward = thread_seconds() - begin;
+    const bool uses_input =
+        looks.size() > 1 && std::ranges::any_of(input, [&](const at::Tensor& tensor) {
+          return tensor.defined() && tensor.is_floating_point() && look.tensors.contains(tensor.unsafeGetTensorImpl());
+        });
+    refuse_way_around(uses_input || goes_around_bundle(bundle, begin_number), stage.name);
     const variable_list leaves = leaves_of(bundle);
     for (const at::Tensor& leaf : leaves) look.tensors.insert(leaf.unsafeGetTensorImpl());
     look.seconds = forward + backward_seconds(bundle, leaves);
