@@ -58,4 +58,25 @@ class FileSource : public Source {
   size_t size_ = 0;
 };
 
+/// A file whose pages are memory: they are read when they are looked at, and the system may take them back. What is
+/// written to them stays here.
+class MappedSource : public Source {
+ public:
+  explicit MappedSource(const std::string& path);
+  ~MappedSource() override;
+  MappedSource(const MappedSource&) = delete;
+  MappedSource& operator=(const MappedSource&) = delete;
+
+  size_t size() const override { return size_; }
+  size_t read(uint64_t at, void* into, size_t count, const char* what) const override;
+
+  char* at(size_t offset) const { return pages_ + offset; }
+  /// What nobody has written to is read again when it is looked at again.
+  void let_go(size_t offset, size_t count) const;
+
+ private:
+  char* pages_ = nullptr;
+  size_t size_ = 0;
+};
+
 }  // namespace lockstep::archive

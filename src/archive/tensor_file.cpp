@@ -27,6 +27,7 @@ using caffe2::serialize::PyTorchStreamWriter;
 
 // torch.load ignores records that it does not know. libtorch's reader is built without the zip's own checks.
 constexpr const char* kChecksums = "lockstep_crc32";
+constexpr size_t kAlignment = 64;  // of records that libtorch writes
 
 uint32_t checksum(const void* bytes, size_t count) {
   return static_cast<uint32_t>(crc32_z(0, static_cast<const Bytef*>(bytes), count));
@@ -39,7 +40,8 @@ template <class... Parts>
 
 class Archive {
  public:
-  Archive(std::shared_ptr<Source> source, const std::string& name) : name_(name), reader_(std::move(source)) {
+  Archive(const std::shared_ptr<Source>& source, const std::string& name)
+      : name_(name), mapped_(std::dynamic_pointer_cast<MappedSource>(source)), reader_(source) {
     if (reader_.hasRecord("byteorder")) {
       const auto [order, size] = reader_.getRecord("byteorder");
       const std::string_view word(static_cast<const char*>(order.get()), size);
@@ -49,15 +51,18 @@ class Archive {
     }
     if (!reader_.hasRecord(kChecksums)) return;
     const auto [lines, size] = reader_.getRecord(kChecksums);
-    std::istringstream in(std::string(static_cast<const char*>(lines.get()), size));
+    lines_.assign(static_cast<const char*>(lines.get()), size);
+    std::istringstream in(lines_);
     uint32_t sum = 0;
     for (std::string record; in >> record >> sum;) checksums_[record] = sum;
   }
 
   std::pair<at::DataPtr, size_t> record(const std::string& name) {
     if (!reader_.hasRecord(name)) damaged(name_, "has no '", name, "'");
-    auto [bytes, size] = reader_.getRecord(name);
     const auto sum = checksums_.find(name);
+    if (sum != checksums_.end() && mapped_ != nullptr)
+      if (auto in_place = mapped_record(name, sum->second); in_place.first) return in_place;
+    auto [bytes, size] = reader_.getRecord(name);
     if (sum != checksums_.end() && sum->second != checksum(bytes.get(), size))
       damaged(name_, "has damaged bytes in '", name, "'");
     return {std::move(bytes), size};
@@ -75,6 +80,8 @@ class Archive {
     return known;
   }
 
+  const std::string& checksums() const { return lines_; }
+
   Value read() {
     const auto [bytes, size] = record("data.pkl");
     return unpickle(
@@ -83,14 +90,28 @@ class Archive {
   }
 
  private:
+  // Files of ours lie so that a record can be used where it is. Empty: it has to be read, and may be damaged.
+  std::pair<at::DataPtr, size_t> mapped_record(const std::string& name, uint32_t sum) {
+    const size_t offset = reader_.getRecordOffset(name), size = reader_.getRecordSize(name);
+    if (offset % kAlignment != 0 || offset > mapped_->size() || size > mapped_->size() - offset ||
+        checksum(mapped_->at(offset), size) != sum)
+      return {};
+    mapped_->let_go(offset, size);
+    return {{mapped_->at(offset), new std::shared_ptr(mapped_),
+             [](void* pages) { delete static_cast<std::shared_ptr<MappedSource>*>(pages); }, at::kCPU},
+            size};
+  }
+
   const std::string& name_;
+  const std::shared_ptr<MappedSource> mapped_;
   PyTorchStreamReader reader_;
+  std::string lines_;
   std::map<std::string, uint32_t> checksums_;
   std::map<std::string, c10::Storage> storages_;
 };
 
-Value read(std::shared_ptr<Source> source, const std::string& name) {
-  if (is_safetensors(name)) return read_safetensors(*source, name);
+MappedFile read(const std::shared_ptr<Source>& source, const std::string& name) {
+  if (is_safetensors(name)) return {read_safetensors(*source, name), {}};
   std::array<uint8_t, 4> begin{};
   const size_t size = source->read(0, begin.data(), begin.size(), "the signature");
   if (size == 0) damaged(name, "is empty");
@@ -99,7 +120,8 @@ Value read(std::shared_ptr<Source> source, const std::string& name) {
           "' is a bare pickle, expected the zip that torch.save writes since 1.6");
   if (size < begin.size() || std::memcmp(begin.data(), "PK\3\4", 4) != 0) damaged(name, "is no zip");
   try {
-    return Archive(std::move(source), name).read();
+    Archive archive(source, name);
+    return {archive.read(), archive.checksums()};
   } catch (const c10::Error& error) {
     damaged(name, "is cut short or damaged (", first_line(error.what_without_backtrace()), ")");
   }
@@ -134,11 +156,15 @@ const char* Value::kind() const {
 }
 
 Value read_tensor_file(std::span<const std::byte> bytes, const std::string& name) {
-  return read(std::make_shared<MemorySource>(bytes), name);
+  return read(std::make_shared<MemorySource>(bytes), name).value;
 }
 
 Value read_tensor_file(const std::string& path) {
-  return read(std::make_shared<FileSource>(path), path);
+  return read(std::make_shared<FileSource>(path), path).value;
+}
+
+MappedFile map_tensor_file(const std::string& path) {
+  return read(std::make_shared<MappedSource>(path), path);
 }
 
 bool is_safetensors(const std::string& path) {

@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include "lockstep/archive/detail/tensor_archive.h"
 #include "lockstep/base/detail/atomic_file.h"
-#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/run/run_files.h"
@@ -138,19 +138,21 @@ Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& 
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& file) {
-  const std::string bytes = read_file(file, "load_checkpoint");
-  return load_checkpoint(std::as_bytes(std::span(bytes)), file);
+  return read_checkpoint(file).checkpoint;
 }
 
-std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folder) {
+FoundCheckpoint read_checkpoint(const std::filesystem::path& file) {
+  archive::MappedFile mapped = archive::map_tensor_file(file.string());
+  return {file, from_value(mapped.value, file.string()), std::move(mapped.checksums)};
+}
+
+std::optional<FoundCheckpoint> find_checkpoint(const std::filesystem::path& folder) {
   std::exception_ptr damage;
   const Folder run{folder};
   for (const auto& file : {run.checkpoint(), run.previous_checkpoint()}) {
     if (!std::filesystem::exists(file)) continue;
     try {
-      CheckpointFile found{file, read_file(file, "load_checkpoint")};
-      load_checkpoint(std::as_bytes(std::span(found.bytes)), file);
-      return found;
+      return read_checkpoint(file);
     } catch (const archive::DamagedFile& error) {
       log_warning(error.what(), "; looking for the one before it");
       if (!damage) damage = std::current_exception();

@@ -37,8 +37,7 @@ Tensors weights_in(const archive::Value& value, const std::string& name) {
 
 Tensors read_weights(const std::filesystem::path& file) {
   if (!std::filesystem::is_directory(file)) return weights_in(archive::read_tensor_file(file.string()), file.string());
-  if (const auto found = find_checkpoint(file))
-    return load_checkpoint(std::as_bytes(std::span(found->bytes)), found->file.string()).weights;
+  if (auto found = find_checkpoint(file)) return std::move(found->checkpoint.weights);
   const auto weights = file / "weights.pt";
   require(std::filesystem::exists(weights), "read_weights", "folder '", file.string(),
           "' has neither last.pt nor weights.pt, expected a run's folder or a file");

@@ -23,6 +23,7 @@
 #include <random>
 
 #include "archive/pickle.h"
+#include "lockstep/archive/detail/tensor_archive.h"
 #include "lockstep/base/detail/file.h"
 #include "lockstep/run/weights.h"
 #include "support/full_disk.h"
@@ -42,6 +43,12 @@ std::string bytes_of(const std::string& file) {
 
 void write(const std::string& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
+}
+
+// The two ways to read one.
+constexpr Value (*kReadFile)(const std::string&) = &read_tensor_file;
+Value map_file(const std::string& path) {
+  return map_tensor_file(path).value;
 }
 
 // A dict with one of everything.
@@ -148,10 +155,28 @@ TEST(TensorFile, CutShortAnywhereIsDamaged) {
   for (int trial = 0; trial < 200; ++trial) {
     const size_t length = trial < 8 ? trial : random() % whole.size();
     write(folder.file("b.pt"), whole.substr(0, length));
-    EXPECT_THAT(message_of<DamagedFile>([&] { read_tensor_file(folder.file("b.pt")); }),
-                HasSubstr("expected a whole file of torch.save"))
-        << length << " of " << whole.size() << " bytes";
+    for (const auto& read : {&map_file, kReadFile})
+      EXPECT_THAT(message_of<DamagedFile>([&] { read(folder.file("b.pt")); }),
+                  HasSubstr("expected a whole file of torch.save"))
+          << length << " of " << whole.size() << " bytes";
   }
+}
+
+TEST(TensorFile, AMappedFileIsReadWhereItLies) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("a.pt");
+  const at::Tensor tensor = at::arange(5000, at::kFloat);
+  write_tensor_file(file, {Value::Dict{{"tensor", {tensor}}, {"empty", {at::empty({0})}}, {"number", {0.5}}}});
+  const std::string bytes = bytes_of(file);
+  const Value value = map_file(file);
+  EXPECT_EQ(value.at("number").as<double>("number"), 0.5);
+  EXPECT_EQ(value.at("empty").as<at::Tensor>("empty").numel(), 0);
+  const auto mapped = value.at("tensor").as<at::Tensor>("tensor");
+  EXPECT_TRUE(at::equal(mapped, tensor));
+  mapped.add_(1);
+  EXPECT_EQ(bytes_of(file), bytes) << "a tensor's changes are its own";
+  write_tensor_file(file, {tensor * 2});
+  EXPECT_TRUE(at::equal(mapped, tensor + 1)) << "another file with the name changes nothing";
 }
 
 TEST(TensorFile, AChangedByteOfATensorOrThePickleIsDamaged) {
@@ -165,7 +190,8 @@ TEST(TensorFile, AChangedByteOfATensorOrThePickleIsDamaged) {
     ASSERT_NE(at, std::string::npos);
     bytes[at + 3] ^= 1;
     write(folder.file("b.pt"), bytes);
-    EXPECT_THAT(message_of<DamagedFile>([&] { read_tensor_file(folder.file("b.pt")); }), HasSubstr("damaged bytes"));
+    for (const auto& read : {&map_file, kReadFile})
+      EXPECT_THAT(message_of<DamagedFile>([&] { read(folder.file("b.pt")); }), HasSubstr("damaged bytes"));
   }
 }
 

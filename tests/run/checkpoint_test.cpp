@@ -104,7 +104,7 @@ TEST(Checkpoint, TheOneBeforeIsKeptAndFoundWhereTheLastIsDamaged) {
   const ScopedLogSink sink([&](LogLevel, std::string_view line) { warnings += line; });
   const auto found = find_checkpoint(folder.path());
   EXPECT_EQ(found->file.filename(), "previous.pt");
-  EXPECT_EQ(load_checkpoint(std::as_bytes(std::span(found->bytes)), "previous").cursor.step, 10);
+  EXPECT_EQ(found->checkpoint.cursor.step, 10);
   EXPECT_THAT(warnings, HasSubstr("last.pt' is cut short or damaged"));
   std::filesystem::resize_file(folder.file("previous.pt"), 0);
   EXPECT_THAT([&] { find_checkpoint(folder.path()); }, ThrowsMessage<archive::DamagedFile>(HasSubstr("last.pt")));

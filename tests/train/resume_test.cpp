@@ -6,8 +6,10 @@
 #include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -17,6 +19,7 @@
 #include "lockstep/run/weights.h"
 #include "lockstep/train/trainer.h"
 #include "support/temporary_folder.h"
+#include "support/threads.h"
 
 namespace lockstep::train {
 namespace {
@@ -79,6 +82,23 @@ TEST(Resume, AnInterruptedRunSaysHowFarItCame) {
   EXPECT_EQ(summary.steps, 9);
   EXPECT_EQ(summary.epochs, 1.5);
   EXPECT_EQ(summary.hash, run::hash_of(run::read_weights(folder.file("run/last.pt"))));
+}
+
+TEST(Resume, AProcessThatDoesNotSeeTheFileIsSentIt) {
+  const TemporaryFolder folder;
+  train(config(folder.file("run")), 4);
+  const std::string hash = run::hash_of(run::load_checkpoint(folder.file("run/last.pt")).weights);
+  const auto groups = comm::local_groups(3);
+  train(config(folder.file("another/run")), 2);
+  test::run_threads(3, [&](int rank) {
+    ASSERT_EQ(unshare(CLONE_FS), 0);  // a working folder of the thread's own
+    const std::string here[] = {folder.path(), folder.file("another"), "/"};
+    ASSERT_EQ(chdir(here[rank].c_str()), 0);
+    const auto found = fetch_checkpoint("run", groups[rank]);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->cursor.step, 5);
+    EXPECT_EQ(run::hash_of(found->weights), hash);
+  });
 }
 
 TEST(Resume, ARecipeThatHasChangedOnceStaysUnknown) {

@@ -54,20 +54,22 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
 /// What save_checkpoint writes.
 std::string bytes_of(const Checkpoint& checkpoint);
 
-/// Throws DamagedFile or Error (tensor_file.h), or Error where it is no checkpoint.
+struct FoundCheckpoint {
+  std::filesystem::path file;
+  Checkpoint checkpoint;
+  std::string checksums;  ///< tell it from another file of the name; none in files of older versions
+};
+
+/// Throws DamagedFile or Error (tensor_file.h), or Error where it is no checkpoint. Its tensors lie in the file's own
+/// pages (tensor_archive.h).
 Checkpoint load_checkpoint(const std::filesystem::path& file);
+FoundCheckpoint read_checkpoint(const std::filesystem::path& file);
 Checkpoint load_checkpoint(std::span<const std::byte> bytes, const std::string& name);
 bool is_checkpoint(const archive::Value& value);
 
-/// A checkpoint as it lies in its file, to be handed to processes that don't see that file.
-struct CheckpointFile {
-  std::filesystem::path file;
-  std::string bytes;
-};
-
 /// The newest whole checkpoint of a run's folder: last.pt, or previous.pt where that is damaged (with a warning in the
 /// log). Empty where there is none at all; throws DamagedFile where there are only damaged ones.
-std::optional<CheckpointFile> find_checkpoint(const std::filesystem::path& folder);
+std::optional<FoundCheckpoint> find_checkpoint(const std::filesystem::path& folder);
 
 /// Saves checkpoints on a thread of its own, one at a time, so that training goes on meanwhile. Used by one thread.
 class CheckpointWriter {

@@ -160,8 +160,9 @@ class Trainer {
 Evaluation evaluate(const run::Config& config, const Task& task, const run::Tensors& weights, const comm::Group& group,
                     const Figures& figures = {});
 
-/// The newest whole checkpoint of a run's folder, or that file, read by process 0 and handed to all. Empty where the
-/// folder has none. Collective. Throws Error on all processes where it can't be read.
+/// The newest whole checkpoint of a run's folder, or that file, as process 0 finds it. Processes that have the same
+/// file read it there, others are sent it. Empty where the folder has none. Collective. Throws Error on all processes
+/// where process 0 can't read it.
 std::optional<run::Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group);
 
 /// The configuration with which a run goes on: the checkpoint's, with `config`'s values for devices, blocks, out and

@@ -23,12 +23,6 @@ namespace {
 
 constexpr int64_t kEvaluateBatch = 1024;
 
-int64_t sum_over(const comm::Group& group, int64_t mine) {
-  const auto sum = at::full({1}, mine, at::kLong);
-  group.all_reduce(sum).wait();
-  return sum.item<int64_t>();
-}
-
 template <class... Kinds>
 bool has_any(const torch::nn::Module& network) {
   return std::ranges::any_of(network.modules(),
@@ -134,6 +128,12 @@ std::string from_leader(const comm::Group& group, const std::function<std::strin
   if (group.size() > 1) said = parallel::broadcast_text(group, said, 0);
   if (said[0] == '-') throw Error(said.substr(1));
   return said.substr(1);
+}
+
+int64_t sum_over(const comm::Group& group, int64_t mine) {
+  const auto sum = at::full({1}, mine, at::kLong);
+  group.all_reduce(sum).wait();
+  return sum.item<int64_t>();
 }
 
 Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {

@@ -49,6 +49,9 @@ run::Config config_of(const run::Checkpoint& checkpoint);
 /// A network for looking at: what the replicas make later draws the same numbers.
 std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed);
 
+/// Collective: the sum of what each process of the group has.
+int64_t sum_over(const comm::Group& group, int64_t mine);
+
 /// Collective. Throws Error as Trainer's constructor says.
 Plan make_plan(const run::Config& config, Task task, const comm::Group& group);
 

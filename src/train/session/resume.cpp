@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/transforms.h"
 #include "train/session/plan.h"
@@ -40,24 +39,31 @@ bool says_the_same(const run::Field& mine, const run::Field& theirs, const run::
   return run::value_text(mine) == run::value_text(theirs);
 }
 
-std::optional<run::CheckpointFile> read_here(const std::string& path) {
+std::optional<run::FoundCheckpoint> read_here(const std::string& path) {
   if (std::filesystem::is_directory(path)) return run::find_checkpoint(path);
-  run::CheckpointFile found{path, read_file(path, "load_checkpoint")};
-  run::load_checkpoint(std::as_bytes(std::span(found.bytes)), path);
-  return found;
+  return run::read_checkpoint(path);
 }
 
 }  // namespace
 
-// The processes of other hosts may not see the file.
+// The processes of other hosts may not see the file, or have another one there: they are sent it.
 std::optional<run::Checkpoint> fetch_checkpoint(const std::string& path, const comm::Group& group) {
-  const std::string all = from_leader(group, [&] {
-    const auto found = read_here(path);
-    return found ? text(found->file.string(), '\n', found->bytes) : std::string();
+  std::optional<run::FoundCheckpoint> mine;
+  const std::string said = from_leader(group, [&] {
+    mine = read_here(path);
+    return mine ? text(mine->file.string(), '\n', mine->checksums) : std::string();
   });
-  if (all.empty()) return std::nullopt;
-  const size_t end = all.find('\n');
-  return run::load_checkpoint(std::as_bytes(std::span(all).subspan(end + 1)), all.substr(0, end));
+  if (said.empty()) return std::nullopt;
+  const size_t line = said.find('\n');
+  const std::string file = said.substr(0, line), checksums = said.substr(line + 1);
+  if (group.rank() != 0 && !checksums.empty()) try {
+      mine = run::read_checkpoint(file);
+      if (mine->checksums != checksums) mine.reset();
+    } catch (const Error&) {  // it isn't here, or damaged
+    }
+  if (sum_over(group, mine ? 0 : 1) == 0) return std::move(mine->checkpoint);
+  const std::string bytes = from_leader(group, [&] { return bytes_of(mine->checkpoint); });
+  return mine ? std::move(mine->checkpoint) : run::load_checkpoint(std::as_bytes(std::span(bytes)), file);
 }
 
 run::Config resumed_config(const run::Config& config, const std::vector<std::string>& given,
