@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/numerics/detail/fill_taker.h"
 
 namespace lockstep::models {
 namespace {
@@ -62,13 +63,21 @@ StateDict state_dict(const torch::nn::Module& network) {
   return state;
 }
 
-void load_state_dict(const torch::nn::Module& network, const StateDict& state) {
+void load_state_dict(const torch::nn::Module& network, const StateDict& state, const std::string& source) {
   const StateDict own = state_dict(network);
   check(network, own, state);
+  FillTaker* const later = source.empty() ? nullptr : FillTaker::current();
+  const auto parameters = network.named_parameters();
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : own)
-    if (const auto found = state.find(name); found != state.end() && found->second.defined())
-      tensor.copy_(found->second.reshape(tensor.sizes()));
+  for (const auto& [name, tensor] : own) {
+    const auto found = state.find(name);
+    if (found == state.end() || !found->second.defined()) continue;
+    const at::Tensor given = found->second.reshape(tensor.sizes());
+    const auto fill = [given](const at::Tensor& into) { into.copy_(given); };
+    const at::Tensor* const parameter = parameters.find(name);
+    if (later == nullptr || parameter == nullptr || !later->take(*parameter, text(source, ' ', name), fill))
+      fill(tensor);
+  }
 }
 
 }  // namespace lockstep::models

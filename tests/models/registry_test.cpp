@@ -23,6 +23,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/context/random_scope.h"
 #include "lockstep/models/init.h"
 #include "lockstep/models/state_dict.h"
@@ -190,6 +191,19 @@ TEST(Classifier, IsTheNetworkUnderItsOwnNames) {
   EXPECT_THAT(out.str(), HasSubstr("Linear"));
   EXPECT_EQ(Classifier::of(net), net);
   EXPECT_THAT([] { Classifier::of(std::shared_ptr<MineImpl>()); }, ThrowsMessage<Error>(HasSubstr("is empty")));
+}
+
+TEST(StateDict, WeightsThatWaitTakeTheirValuesWhenTheyAreUsed) {
+  const StateDict state = state_dict(*make("lenet"));
+  UnfilledWeights weights;
+  const UnfilledWeights::Scope waiting(weights);
+  const auto net = make("lenet");
+  load_state_dict(*net, state, "somewhere");
+  for (const auto& item : net->named_parameters()) {
+    EXPECT_EQ(item.value().storage().data(), nullptr) << item.key();
+    EXPECT_EQ(weights.recipe(item.value()), "somewhere " + item.key());
+  }
+  for (const auto& item : net->named_parameters()) EXPECT_TRUE(at::equal(item.value(), state.at(item.key())));
 }
 
 TEST(Classifier, ACloneStandsOnItsOwn) {

@@ -26,6 +26,9 @@ StateDict state_dict(const torch::nn::Module& network);
 ///
 /// Throws Error that lists what is missing, unexpected or of another shape, and then changes nothing. A missing
 /// "num_batches_tracked" is no error, as in torch: older files lack it.
-void load_state_dict(const torch::nn::Module& network, const StateDict& state);
+///
+/// Where weights wait for their values, as those of parts in other processes do, and `source` says where the state is
+/// from, in all processes alike: weights take their values when they are used. The tensors must not change till then.
+void load_state_dict(const torch::nn::Module& network, const StateDict& state, const std::string& source = "");
 
 }  // namespace lockstep::models

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "parallel/optim/optimizer_state.h"
@@ -40,7 +41,8 @@ void OptimizerState::add_slots(std::map<std::string, at::Tensor>& out, bool gath
   }
 }
 
-std::map<std::string, at::Tensor> OptimizerState::common_state() const {
+std::map<std::string, at::Tensor> OptimizerState::common_state() {
+  take_loaded();
   std::map<std::string, at::Tensor> out;
   if (!division_) add_slots(out, false);
   for (const auto& parameter : parameters_)
@@ -51,7 +53,7 @@ std::map<std::string, at::Tensor> OptimizerState::common_state() const {
   return out;
 }
 
-std::map<std::string, at::Tensor> OptimizerState::whole_state() const {
+std::map<std::string, at::Tensor> OptimizerState::whole_state() {
   auto out = common_state();
   if (division_) add_slots(out, true);
   if (compressor_) out.merge(compressor_->state());
@@ -62,7 +64,7 @@ bool OptimizerState::is_spread() const {
   return (team_->has_other_processes() && (division_ || compressor_)) || team_->has_process_parts();
 }
 
-std::map<std::string, at::Tensor> OptimizerState::state_dict() const {
+std::map<std::string, at::Tensor> OptimizerState::state_dict() {
   require(!is_spread(), "state_dict", "a part of the state lies in other processes (",
           team_->has_process_parts() ? "split " + to_string(team_->options.split)
           : division_                ? "divide_state"
@@ -101,8 +103,22 @@ void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& st
   for (const auto& [name, tensor] : state)
     if (!expected.contains(name) && !is_of_another_part(name)) wrong += text("\n  unexpected: ", name);
   require(wrong.empty(), "load_state_dict", "the state is not of this optimiser:", wrong);
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    auto& parameter = parameters_[p];
+  for (auto& parameter : parameters_) parameter.updates = state.at(parameter.name + ".step").item<int64_t>();
+  if (compressor_) compressor_->load_state(state);
+  steps_ = state.at("steps").item<int64_t>();
+  loss_scale_ = state.at("loss_scale").item<double>();
+  good_steps_ = state.at("good_steps").item<int64_t>();
+  loaded_ = state;
+  if (!team_->has_process_parts() || is_settled_) take_loaded();
+  prepare_next();
+}
+
+// Where processes are to hold parts, in the first step: then it is known which parameters they keep.
+void OptimizerState::take_loaded() {
+  const at::NoGradGuard no_grad;
+  const auto state = std::exchange(loaded_, {});
+  for (size_t p = 0; p < parameters_.size() && !state.empty(); ++p) {
+    const auto& parameter = parameters_[p];
     const auto names = state_names(rules_[parameter.group]);
     const Interval interval = kept(static_cast<int64_t>(p));
     for (size_t k = 0; k < names.size(); ++k) {
@@ -111,13 +127,7 @@ void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& st
           .copy_(state.at(parameter.name + "." + names[k]));
       state_[p][k].copy_(whole.narrow(0, interval.begin, interval.size()));
     }
-    parameter.updates = state.at(parameter.name + ".step").item<int64_t>();
   }
-  if (compressor_) compressor_->load_state(state);
-  steps_ = state.at("steps").item<int64_t>();
-  loss_scale_ = state.at("loss_scale").item<double>();
-  good_steps_ = state.at("good_steps").item<int64_t>();
-  prepare_next();
 }
 
 }  // namespace lockstep::parallel

@@ -44,6 +44,7 @@ void OptimizerState::keep_own() {
   parameters_ = std::move(parameters);
   state_ = std::move(state);
   lay_out();
+  take_loaded();
   used_.assign(parameters_.size(), 0);
   updates_.assign(parameters_.size(), {});
   std::vector<int64_t> own;

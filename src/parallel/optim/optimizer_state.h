@@ -60,12 +60,12 @@ class OptimizerState {
   void clear(int64_t member);
 
   /// Throws Error where a part of the state lies in other processes; whole_state() has it, collectively over processes.
-  std::map<std::string, at::Tensor> state_dict() const;
-  std::map<std::string, at::Tensor> whole_state() const;
+  std::map<std::string, at::Tensor> state_dict();
+  std::map<std::string, at::Tensor> whole_state();
   /// Whether processes must come together for it.
   bool is_spread() const;
   /// The part that is the same in all processes.
-  std::map<std::string, at::Tensor> common_state() const;
+  std::map<std::string, at::Tensor> common_state();
   void load_state_dict(const std::map<std::string, at::Tensor>& state);
 
  private:
@@ -82,6 +82,7 @@ class OptimizerState {
   CrewWork spread();
   CrewWork finish();
   void share_norms();
+  void take_loaded();
   Interval kept(int64_t parameter) const;
   bool keeps(const Piece& piece) const;
   bool is_of_another_part(const std::string& name) const;
@@ -113,6 +114,7 @@ class OptimizerState {
   std::unique_ptr<GradientCompressor> compressor_;
   bool compresses_ = false;                       // in this step
   std::vector<std::array<at::Tensor, 3>> state_;  // [parameter][slot]: what is kept here, in the weight's order
+  std::map<std::string, at::Tensor> loaded_;      // and not taken over yet
   std::unique_ptr<GradientExchange> exchange_;
   const bool batches_;  // one launch for the kernels of all pieces
   RuleBatch batch_;

@@ -102,8 +102,11 @@ Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.pl
   copy();
 }
 
-// share() hands replica 0's weights to all.
+// share() hands replica 0's weights to all. All processes have the same checkpoint: where they hold parts, each takes
+// its own weights from there.
 void Session::load_initial_weights(models::Classifier& network) const {
+  if (work_.start && plan_.team.processes_hold_parts() && first_here())
+    return models::load_state_dict(network, work_.start->weights, "checkpoint");
   if (!leads()) return;
   if (work_.start)
     models::load_state_dict(network, work_.start->weights);
