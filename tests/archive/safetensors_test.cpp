@@ -64,6 +64,7 @@ void expect_named_tensors(const Value& read) {
     const auto& found = read.at(name).as<at::Tensor>(name);
     EXPECT_EQ(found.scalar_type(), tensor.scalar_type()) << name;
     EXPECT_EQ(found.sizes(), tensor.sizes()) << name;
+    if (tensor.numel() == 0) continue;
     EXPECT_EQ(std::memcmp(found.const_data_ptr(), tensor.const_data_ptr(), tensor.nbytes()), 0) << name;
   }
 }
