@@ -97,8 +97,9 @@ class Archive {
         checksum(mapped_->at(offset), size) != sum)
       return {};
     mapped_->let_go(offset, size);
-    at::DataPtr bytes(mapped_->at(offset), new std::shared_ptr(mapped_),
-                      [](void* pages) { delete static_cast<std::shared_ptr<MappedSource>*>(pages); }, at::kCPU);
+    at::DataPtr bytes(
+        mapped_->at(offset), new std::shared_ptr(mapped_),
+        [](void* pages) { delete static_cast<std::shared_ptr<MappedSource>*>(pages); }, at::kCPU);
     return {std::move(bytes), size};
   }
 

@@ -2,6 +2,7 @@
 // Files of PyTorch, written and read: both directions with Python, and what a damaged file says.
 #include "lockstep/archive/tensor_file.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
