@@ -115,9 +115,10 @@ void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& st
 
 // Where processes are to hold parts, in the first step: then it is known which parameters they keep.
 void OptimizerState::take_loaded() {
+  if (loaded_.empty()) return;
   const at::NoGradGuard no_grad;
   const auto state = std::exchange(loaded_, {});
-  for (size_t p = 0; p < parameters_.size() && !state.empty(); ++p) {
+  for (size_t p = 0; p < parameters_.size(); ++p) {
     const auto& parameter = parameters_[p];
     const auto names = state_names(rules_[parameter.group]);
     const Interval interval = kept(static_cast<int64_t>(p));

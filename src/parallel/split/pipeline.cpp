@@ -174,8 +174,9 @@ class Pipeline::Member : public Borders {
 
   void measure(size_t next, size_t stages, Bundle& bundle) {
     seconds_.resize(stages, 0);
-    if (next == 0) made_before_ = 0;  // what comes in may have a history
-    if (next > 0) {
+    if (next == 0) {
+      made_before_ = 0;  // what comes in may have a history
+    } else {
       add_time(next - 1);
       refuse_way_around(goes_around_bundle(bundle, made_before_), pipeline_.names_[next - 1]);
       made_before_ = at::sequence_number::peek();

@@ -105,13 +105,12 @@ Session::Session(Work& work, parallel::Replica& me) : work_(work), plan_(work.pl
 // share() hands replica 0's weights to all. All processes have the same checkpoint: where they hold parts, each takes
 // its own weights from there.
 void Session::load_initial_weights(models::Classifier& network) const {
-  if (work_.start && plan_.team.processes_hold_parts() && first_here())
-    return models::load_state_dict(network, work_.start->weights, "checkpoint");
-  if (!leads()) return;
-  if (work_.start)
-    models::load_state_dict(network, work_.start->weights);
-  else if (run::begins_with_file(plan_.config))
+  if (work_.start) {
+    if (plan_.team.processes_hold_parts() ? first_here() : leads())
+      models::load_state_dict(network, work_.start->weights, "checkpoint");
+  } else if (leads() && run::begins_with_file(plan_.config)) {
     models::load_state_dict(network, run::read_weights(plan_.config.init));
+  }
 }
 
 void Session::run() {
