@@ -19,10 +19,35 @@ void Crew::hand_over(int64_t member, int64_t next) {
   sleep(member);
 }
 
+// The calling thread is about to sleep.
+void Crew::leave_core() {
+  const int here = sched_getcpu();
+  std::erase(idle_cores_, here);
+  idle_cores_.push_back(here);
+}
+
+// Who is woken begins on a core that is idle. The system would often wake it on the core of whoever wakes it, and takes
+// milliseconds to find that another one has nothing to do.
+void Crew::take_core(int64_t member) {
+  if (idle_cores_.empty()) return;
+  sleepers_[member]->begin_on(idle_cores_.back());
+  idle_cores_.pop_back();
+}
+
+// The members to be woken, as they get what is free. The caller may be one that gets a permit, or has to sleep until it
+// does.
+std::vector<int64_t> Crew::take_free(int64_t caller) {
+  std::vector<int64_t> chosen = permits_.take_free();
+  if (caller != Permits::kNobody) permits_.wants(caller) ? leave_core() : void(std::erase(idle_cores_, sched_getcpu()));
+  std::erase(chosen, caller);
+  for (const int64_t member : chosen) take_core(member);
+  return chosen;
+}
+
 // A member in flight that waits makes room for others: true where it does. Of these, `chosen` are to be woken.
 bool Crew::begin_to_wait(int64_t member, std::vector<int64_t>& chosen) {
   if (!permits_.begin_to_wait(member)) return false;
-  chosen = permits_.take_free();
+  chosen = take_free();
   ++change_;
   return true;
 }
@@ -49,15 +74,16 @@ void Crew::leave(int64_t member) {
   Lock lock(mutex_);
   if (stopped_) return;  // those who wanted a permit may have gone
   const int64_t next = permits_.leave(member);
-  if (next != Permits::kNobody) sleepers_[next]->begin_here();
+  leave_core();
+  if (next != Permits::kNobody) take_core(next);
   ++left_;
   left_after_ = std::min(left_after_, arrivals_[member]);
-  const std::vector<int64_t> others = permits_.take_free();
-  const bool divided = permits_.parts() > 1 || !others.empty();
-  if (divided) ++change_;
+  const std::vector<int64_t> others = take_free();
+  const bool look_again = is_divided_ || !others.empty();
+  if (look_again) ++change_;
   lock.unlock();
   if (next != Permits::kNobody) sleepers_[next]->wake();
-  if (divided) wake(others);
+  if (look_again) wake(others);
   lock.lock();
   if (stopped_) return;
   if (arrived_ > 0) refuse_to_wait(purpose_);
@@ -72,8 +98,98 @@ void Crew::go_back_to(int64_t member, int64_t part) {
   exchange_permit(member, part, Way::backwards);
 }
 
-void Crew::come_late(int64_t member, int64_t part) {
-  exchange_permit(member, part, Way::late);
+void Crew::leave_late(int64_t member, int64_t part, std::deque<LateWork> layers) {
+  if (layers.empty()) return;
+  {
+    const Lock lock(mutex_);
+    late_[member][part] = std::move(layers);
+    ++change_;
+  }
+  change_.notify_all();
+}
+
+// The last one that has layers left; kNobody where none has.
+int64_t Crew::late_part(int64_t member) const {
+  int64_t part = std::ssize(late_[member]) - 1;
+  while (part >= 0 && late_[member][part].empty()) --part;
+  return part >= 0 ? part : Permits::kNobody;
+}
+
+LateWork Crew::take_late(int64_t member) {
+  const int64_t part = late_part(member);
+  if (part == Permits::kNobody) return {};
+  LateWork next = std::move(late_[member][part].front());
+  late_[member][part].pop_front();
+  return next;
+}
+
+void Crew::compute_late(int64_t member) {
+  for (;;) {
+    int64_t part;
+    {
+      const Lock lock(mutex_);
+      part = late_part(member);
+    }
+    if (part == Permits::kNobody) break;
+    exchange_permit(member, part, Way::late);
+    LateWork layer;
+    {
+      const Lock lock(mutex_);
+      layer = take_late(member);
+    }
+    if (layer) layer();
+  }
+  for (;;) {
+    uint32_t seen;
+    {
+      const Lock lock(mutex_);
+      check_running();
+      if (helped_[member] == 0) return;
+      seen = change_;
+    }
+    wait_for_change(seen);
+  }
+}
+
+// Whose layer it is; kNobody where there is none, or where the helper waits within a pass: that may be a backward one,
+// and autograd's passes would nest.
+int64_t Crew::begin_to_help(int64_t helper, LateWork& layer) {
+  if (permits_.is_in_flight(helper)) return Permits::kNobody;
+  for (int64_t member = 0; member < members_; ++member)
+    if (layer = take_late(member); layer) {
+      ++helped_[member];
+      return member;
+    }
+  return Permits::kNobody;
+}
+
+// An error in it is its member's.
+void Crew::help_late(int64_t helper, int64_t member, const LateWork& layer) {
+  int64_t part;
+  {
+    const Lock lock(mutex_);
+    part = permits_.part_of(helper);
+  }
+  try {
+    const PhaseScope working(Phase::backward);
+    mark_part(part);
+    layer();
+    mark_part(-1);
+  } catch (...) {
+    stop(member, std::current_exception());
+  }
+  {
+    const Lock lock(mutex_);
+    --helped_[member];
+    ++change_;
+  }
+  change_.notify_all();
+}
+
+// In a trace, what the calling thread computes from now on is drawn on a device of this part; -1: of any.
+void Crew::mark_part(int64_t part) const {
+  if (Timeline* const timeline = Context::current().timeline; timeline != nullptr && is_divided_)
+    timeline->mark_part(part);
 }
 
 void Crew::exchange_permit(int64_t member, int64_t part, Way way) {
@@ -82,24 +198,21 @@ void Crew::exchange_permit(int64_t member, int64_t part, Way way) {
   {
     const Lock lock(mutex_);
     check_running();
-    const int64_t left = permits_.part_of(member);
     permits_.exchange(member, part, way);
-    chosen = permits_.take_free();
+    chosen = take_free(member);
     sleeps = permits_.wants(member);
-    // This core is about to be free for whoever takes the permit that was left.
-    if (sleeps)
-      for (const int64_t other : chosen)
-        if (permits_.part_of(other) == left) {
-          sleepers_[other]->begin_here();
-          break;
-        }
     ++change_;
   }
-  std::erase(chosen, member);
   wake(chosen);
-  if (!sleeps) return;
-  const PhaseScope waiting(Phase::wait, "a part of the network");
-  sleep(member);
+  if (sleeps) {
+    const PhaseScope waiting(Phase::wait, "a part of the network");
+    sleep(member);
+  }
+  {
+    const Lock lock(mutex_);
+    part = permits_.part_of(member);
+  }
+  mark_part(part);
 }
 
 void Crew::go_outside(int64_t member) {
@@ -109,7 +222,8 @@ void Crew::go_outside(int64_t member) {
     check_running();
     pause(member);
     permits_.go_outside(member);
-    chosen = permits_.take_free();
+    leave_core();
+    chosen = take_free();
     ++change_;
   }
   wake(chosen);
@@ -122,11 +236,10 @@ void Crew::come_inside(int64_t member, Pass pass) {
     const Lock lock(mutex_);
     check_running();
     permits_.come_inside(member, pass);
-    chosen = permits_.take_free();
+    chosen = take_free(member);
     sleeps = permits_.wants(member);
     ++change_;
   }
-  std::erase(chosen, member);
   wake(chosen);
   if (sleeps) return sleep(member);
   began_[member] = Clock::now();
@@ -137,7 +250,7 @@ void Crew::let_all_come() {
   {
     const Lock lock(mutex_);
     permits_.let_all_come();
-    chosen = permits_.take_free();
+    chosen = take_free();
     ++change_;
   }
   wake(chosen);
@@ -149,9 +262,10 @@ void Crew::end_pass(int64_t member) {
     const Lock lock(mutex_);
     check_running();
     permits_.end_pass(member);
-    chosen = permits_.take_free();
+    chosen = take_free();
     ++change_;
   }
+  mark_part(-1);
   wake(chosen);
 }
 

@@ -20,9 +20,12 @@ constexpr auto kSpin = std::chrono::microseconds(60);
 
 Crew::Crew(int64_t members, const std::vector<int64_t>& permits, int64_t ahead, int64_t behind)
     : members_(members),
+      is_divided_(permits.size() > 1),
       arrivals_(members, 0),
       awaits_(members, 0),
       permits_(members, permits, ahead, behind),
+      late_(members, std::vector<std::deque<LateWork>>(permits.size())),
+      helped_(members, 0),
       began_(members, Clock::now()) {
   for (int64_t m = 0; m < members; ++m) sleepers_.push_back(std::make_unique<Sleeper>());
 }
@@ -80,7 +83,7 @@ void Crew::finish() {
     underway_.reset();
     ++meetings_;
     permits_.end_meeting();
-    chosen = permits_.take_free();
+    chosen = take_free();
     ++change_;
   }
   wake(chosen);
@@ -131,7 +134,8 @@ void Crew::meet(int64_t member, const char* what, const std::function<CrewWork()
   }
   for (;;) {
     std::shared_ptr<Underway> underway;
-    int64_t next;
+    int64_t next, helped = Permits::kNobody;
+    LateWork layer;
     bool stays;
     {
       const Lock lock(mutex_);
@@ -145,11 +149,17 @@ void Crew::meet(int64_t member, const char* what, const std::function<CrewWork()
       next = underway ? Permits::kNobody : permits_.successor(member);
       stays = next == Permits::kNobody || permits_.take_spare(member);
       permits_.sleep(member, !stays);
-      if (!stays) sleepers_[next]->begin_here();
+      if (!stays) leave_core();
+      if (next != Permits::kNobody) take_core(next);
+      if (next == Permits::kNobody && !underway) helped = begin_to_help(member, layer);
     }
     if (!stays) return hand_over(member, next);
     if (next != Permits::kNobody) {
       sleepers_[next]->wake();
+      continue;
+    }
+    if (layer) {
+      help_late(member, helped, layer);
       continue;
     }
     if (underway) help(*underway, member, work);
@@ -183,7 +193,7 @@ uint64_t Crew::arrive(int64_t member, const char* what, const std::function<void
         awaits_[m] = 0;
         permits_.stop_waiting(m);
       }
-    chosen = permits_.take_free();
+    chosen = take_free();
     ++change_;
   }
   wake(chosen);
@@ -213,7 +223,10 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
       seen = change_;
       next = permits_.successor(member);
       permits_.sleep(member, next != Permits::kNobody);
-      if (next != Permits::kNobody) sleepers_[next]->begin_here();
+      if (next != Permits::kNobody) {
+        leave_core();
+        take_core(next);
+      }
     }
     if (makes_room) wake(chosen);
     if (next != Permits::kNobody) return hand_over(member, next);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -34,6 +35,9 @@ class CrewStopped : public std::runtime_error {
   CrewStopped() : std::runtime_error("another replica of this process has failed") {}
 };
 
+/// Gradients of a layer's weights, which any thread may compute, with a permit of any part.
+using LateWork = std::function<void()>;
+
 /// The threads of one process that run its replicas, one each. They meet: whoever comes waits for the others, the last
 /// one decides what is to be done, and those who waited do it together.
 ///
@@ -46,7 +50,8 @@ class CrewStopped : public std::runtime_error {
 /// that it computes, and exchanges it at the border; one in no pass computes with any. A part has no more members in
 /// flight than there are permits from it on, and within that limit who comes is served first: that is the schedule
 /// 1F1B. A member in flight that waits for the others, in a batch norm say, does not count. So where nobody could go
-/// on, somebody may come. Gradients of weights may be left for when a device would be idle.
+/// on, somebody may come. Gradients of weights may be left for when a device would be idle; who has ended its pass
+/// and waits with a permit helps with those of others.
 class Crew {
  public:
   /// Every permit is a thread that may compute.
@@ -75,9 +80,11 @@ class Crew {
   /// when what it waited for has come.
   void go_outside(int64_t member);
   void come_inside(int64_t member, Pass pass);
-  /// A member that has gone back has gradients of a part's weights left to compute: it returns with a permit when no
-  /// other wants that.
-  void come_late(int64_t member, int64_t part);
+  /// A member leaves gradients of a part's weights for later, layer by layer.
+  void leave_late(int64_t member, int64_t part, std::deque<LateWork> layers);
+  /// When it has gone back: computes them, each with a permit that no other wants. Returns when those are computed, too,
+  /// that others have taken.
+  void compute_late(int64_t member);
   /// Any number of members may be in flight, as all are needed at once in some layer of another process.
   void let_all_come();
   /// Nothing of its pass is kept any longer. It goes on with the permit that it has.
@@ -120,17 +127,26 @@ class Crew {
   void hand_over(int64_t member, int64_t next);
   void exchange_permit(int64_t member, int64_t part, Way way);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
+  void leave_core() LOCKSTEP_REQUIRES(mutex_);
+  void take_core(int64_t member) LOCKSTEP_REQUIRES(mutex_);
+  std::vector<int64_t> take_free(int64_t caller = Permits::kNobody) LOCKSTEP_REQUIRES(mutex_);
   bool begin_to_wait(int64_t member, std::vector<int64_t>& chosen) LOCKSTEP_REQUIRES(mutex_);
   void wake(const std::vector<int64_t>& members);
   void publish(CrewWork work);
   void finish();
   void help(Underway& underway, int64_t member, Phase work);
+  int64_t late_part(int64_t member) const LOCKSTEP_REQUIRES(mutex_);
+  LateWork take_late(int64_t member) LOCKSTEP_REQUIRES(mutex_);
+  int64_t begin_to_help(int64_t helper, LateWork& layer) LOCKSTEP_REQUIRES(mutex_);
+  void help_late(int64_t helper, int64_t member, const LateWork& layer);
+  void mark_part(int64_t part) const;
   uint32_t wait_for_change(uint32_t seen) const;
   void check_running() const;
   [[noreturn]] void refuse_to_wait(const char* what) const LOCKSTEP_REQUIRES(mutex_);
   static void require_same_call(bool same, const char* what, const char* other);
 
   const int64_t members_;
+  const bool is_divided_;
 
   mutable Mutex mutex_;
   int64_t arrived_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
@@ -149,6 +165,9 @@ class Crew {
   std::atomic<uint32_t> change_{0};  // bumped whenever a waiting member has something to look at
 
   Permits permits_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<std::vector<std::deque<LateWork>>> late_ LOCKSTEP_GUARDED_BY(mutex_);  // [member][part]
+  std::vector<int64_t> helped_ LOCKSTEP_GUARDED_BY(mutex_);  // layers of a member that others compute now
+  std::vector<int> idle_cores_ LOCKSTEP_GUARDED_BY(mutex_);  // that members left when they went to sleep
   std::vector<Clock::time_point> began_;            // to compute: each is its member's
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  // what a member sleeps on until it is handed one
 

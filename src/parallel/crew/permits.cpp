@@ -20,7 +20,7 @@ Permits::Permits(int64_t members, const std::vector<int64_t>& permits, int64_t a
       comes_(members, false),
       returns_(members, false),
       kept_(members, 0),
-      late_(members, false),
+      late_(members, kNobody),
       waits_(members, false),
       took_(members, Duration::zero()) {
   for (auto part = permits.begin(); part != permits.end(); ++part)
@@ -35,8 +35,8 @@ bool Permits::may_go_on(int64_t member, int64_t part) const noexcept {
   if (!comes_[member]) return true;
   int64_t in_flight = 0, late = 0;
   for (int64_t m = 0; m < members(); ++m) {
-    late += m != member && late_[m] && where_[m] == part;
-    in_flight += m != member && kept_[m] > part && !late_[m] && !waits_[m];
+    late += m != member && late_[m] == part;
+    in_flight += m != member && kept_[m] > part && late_[m] == kNobody && !waits_[m];
   }
   return in_flight < limits_[part] && in_flight + late < most_;
 }
@@ -44,7 +44,7 @@ bool Permits::may_go_on(int64_t member, int64_t part) const noexcept {
 // Who comes has the limits against it: activations wait no longer where somebody goes back before. Who is in no pass,
 // or late, comes last.
 int Permits::urgency(int64_t member) const noexcept {
-  if (where_[member] == kAnyPart || late_[member]) return 0;
+  if (where_[member] == kAnyPart || late_[member] != kNobody) return 0;
   return comes_[member] ? 2 : 1;
 }
 
@@ -96,10 +96,10 @@ int64_t Permits::leave(int64_t member) {
 void Permits::exchange(int64_t member, int64_t part, Way way) {
   ++free_[where_[member]];
   wants_[member] = true;
-  where_[member] = part;
+  where_[member] = way == Way::late ? in_no_pass() : part;
   comes_[member] = way == Way::forwards && kept_[member] <= part;  // in a second pass it is in flight already
   returns_[member] = way != Way::forwards;
-  late_[member] = way == Way::late;
+  late_[member] = way == Way::late ? part : kNobody;
   if (comes_[member]) kept_[member] = part;
   if (returns_[member]) kept_[member] = part + 1;
 }
@@ -120,7 +120,7 @@ void Permits::come_inside(int64_t member, Pass pass) {
 
 void Permits::end_pass(int64_t member) {
   kept_[member] = 0;
-  late_[member] = false;
+  late_[member] = kNobody;
 }
 
 void Permits::let_all_come() {

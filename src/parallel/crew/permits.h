@@ -8,8 +8,8 @@
 
 namespace lockstep::parallel {
 
-/// How a member comes to a part: in its pass forwards or backwards, or when that has come back, for gradients of
-/// weights.
+/// How a member comes to a part: in its pass forwards or backwards, or when that has come back, for gradients of its
+/// weights. For those any part's permit will do.
 enum class Way : uint8_t { forwards, backwards, late };
 /// How a member's pass comes back from another process: see Permits::come_inside.
 enum class Pass : uint8_t { begins, goes_on, keeps_nothing };
@@ -33,6 +33,8 @@ class Permits {
   int64_t parts() const { return static_cast<int64_t>(limits_.size()); }
   /// The part whose permit a member has or wants.
   int64_t part_of(int64_t member) const { return where_[member]; }
+  /// Whether what its pass has made is still needed.
+  bool is_in_flight(int64_t member) const { return kept_[member] > 0; }
   /// Whether it still waits for a permit.
   bool wants(int64_t member) const { return wants_[member]; }
 
@@ -40,7 +42,7 @@ class Permits {
   bool enter(int64_t member);
   /// A member has done all it had to do. Who is handed its permit; kNobody: it is free.
   int64_t leave(int64_t member);
-  /// A member in a pass lets its permit go and wants one of this part.
+  /// A member in a pass lets its permit go and wants one of this part, or any where it is late.
   void exchange(int64_t member, int64_t part, Way way);
   /// A member lets its permit go, to wait for a part in another process.
   void go_outside(int64_t member);
@@ -93,7 +95,7 @@ class Permits {
   std::vector<bool> comes_;      // to the part that it wants a permit of, forwards
   std::vector<bool> returns_;    // its pass goes backwards
   std::vector<int64_t> kept_;    // parts, the first ones, that it is in flight in
-  std::vector<bool> late_;       // it has gone back, and computes gradients of weights
+  std::vector<int64_t> late_;    // part whose weights' gradients it computes, when it has gone back; or kNobody
   std::vector<bool> waits_;      // for the others
   std::vector<Duration> took_;   // to come to its last meetings
 };

@@ -16,24 +16,23 @@ void Sleeper::sleep() {
   if (std::exchange(bound_, false)) pthread_setaffinity_np(thread_, sizeof allowed_, &allowed_);
 }
 
-void Sleeper::begin_here() noexcept {
-  if (!stays_) bound_ = bind_here();
+void Sleeper::begin_on(int core) noexcept {
+  if (!stays_) bound_ = bind_to(core);
 }
 
 void Sleeper::stay_here() noexcept {
-  stays_ = bind_here();
+  stays_ = bind_to(sched_getcpu());
 }
 
 void Sleeper::roam() noexcept {
   if (std::exchange(stays_, false)) pthread_setaffinity_np(thread_, sizeof allowed_, &allowed_);
 }
 
-bool Sleeper::bind_here() noexcept {
-  const int here = sched_getcpu();
-  if (here < 0 || here >= CPU_SETSIZE) return false;
+bool Sleeper::bind_to(int core) noexcept {
+  if (core < 0 || core >= CPU_SETSIZE || !CPU_ISSET(core, &allowed_)) return false;
   cpu_set_t only;
   CPU_ZERO(&only);
-  CPU_SET(here, &only);
+  CPU_SET(core, &only);
   return pthread_setaffinity_np(thread_, sizeof only, &only) == 0;
 }
 

@@ -30,14 +30,14 @@ class Sleeper {
   void stay_here() noexcept;
   void roam() noexcept;
 
-  /// It will begin on the caller's core. Comes before wake(), from the thread that will call that.
-  void begin_here() noexcept;
+  /// It will begin on this core. Comes before wake(), from the thread that will call that.
+  void begin_on(int core) noexcept;
 
   /// Lets it go on, now or when it comes to wait. It may take the caller's core at once.
   void wake() noexcept { sem_post(&woken_); }
 
  private:
-  bool bind_here() noexcept;  // its thread, to the caller's core
+  bool bind_to(int core) noexcept;  // its thread
 
   sem_t woken_;  // std::counting_semaphore yields before it sleeps: to whoever is on this core, for a whole time slice
   pthread_t thread_{};

@@ -124,7 +124,7 @@ class Halves : public Borders {
       LateWeights late;
       PartGraph(from, behind.get()).go_back(*gradients, late);
       const double began = thread_seconds();
-      while (!late.empty()) late.compute_next();
+      for (; !late.empty(); late.pop_front()) late.front()();
       if (stage < ends_.size()) costs[stage].late_backward = thread_seconds() - began;
       if (!behind) return;
       from = behind->next_edges();

@@ -25,7 +25,9 @@ VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores
       permits_(work_.members, work_.permits, work_.ahead, work_.behind),
       members_(work_.members),
       stays_(work_.members, false),
+      helps_(work_.members, false),
       pending_(work_.post.size(), 0) {
+  for (Member& member : members_) member.next_late.assign(parts(), 0);
   if (line_ != nullptr)
     line_->on_delivery(work_.part, [this](int64_t member, Handover what) { deliver(member, what); });
 }
@@ -60,7 +62,8 @@ void VirtualProcess::run(double seconds, CoreUse use, double ProcessTimes::*coun
 void VirtualProcess::begin_step(int64_t number) {
   Member& member = members_[number];
   member.position = 0;
-  member.late_part = parts();
+  member.late_part = parts() - 1;
+  member.next_late.assign(parts(), 0);
   member.began = time_.now();
   run(work_.data, CoreUse::pass, &ProcessTimes::data,
       [this, number] { run(work_.turn, CoreUse::pass, &ProcessTimes::turn, [this, number] { advance(number); }); });
@@ -134,7 +137,7 @@ void VirtualProcess::resume(int64_t number) {
   member.began = time_.now();
   if (!member.at_border) return begin_step(number);
   member.at_border = false;
-  if (member.position == 2 * parts()) return go_backward(number);
+  if (member.position == 2 * parts()) return compute_late(number, number, member.late_part);
   if (member.received == Handover::output) return await(number, Handover::gradients, Pass::goes_on);
   compute(number);
 }
@@ -162,10 +165,11 @@ void VirtualProcess::go_backward(int64_t number) {
   const bool last =
       marks == nullptr || member.mark == marks->size() || (!ends_part && (*marks)[member.mark].first > member.end);
   const double until = last ? member.end : (*marks)[member.mark].first;
-  const double seconds = std::max(0.0, until - member.done) * share(member, number);
+  const int64_t whose = is_late ? member.late_member : number;
+  const double seconds = std::max(0.0, until - member.done) * share(members_[whose], whose);
   member.done = std::max(member.done, until);
   run(seconds, CoreUse::pass, &ProcessTimes::backward, [this, number, part, last, is_late] {
-    if (last) return is_late ? advance(number) : finish_position(number);
+    if (last) return is_late ? end_late(number) : finish_position(number);
     pass_mark(number, work_.marks[part][members_[number].mark++].second);
   });
 }
@@ -173,19 +177,52 @@ void VirtualProcess::go_backward(int64_t number) {
 // As end_backward() of a pipeline's member, whose layers come one by one.
 bool VirtualProcess::begin_late(int64_t number) {
   Member& member = members_[number];
-  ++member.late_layer;
-  while (member.late_part == parts() || member.late_layer >= work_.late[member.late_part].size()) {
-    if (--member.late_part < 0) return false;
-    member.late_layer = 0;
-    member.mark = 0;
-    member.done = member.end = first_half(member.late_part);
-  }
-  member.end += work_.late[member.late_part][member.late_layer];
+  while (member.late_part >= 0 && member.next_late[member.late_part] == work_.late[member.late_part].size())
+    --member.late_part;
+  if (member.late_part < 0) return member.awaits_helpers = member.helped > 0;
   member.at_border = true;
   permits_.exchange(number, member.late_part, Way::late);
   resume_all(permits_.take_free());
   look_again();
   return true;
+}
+
+// Helpers may have taken the last one while it waited for a permit.
+void VirtualProcess::compute_late(int64_t number, int64_t owner, int64_t part) {
+  Member& member = members_[number];
+  const auto& layers = work_.late[part];
+  size_t& next = members_[owner].next_late[part];
+  if (next == layers.size()) return advance(number);
+  member.late_member = owner;
+  member.late_part = part;
+  member.late_layer = next++;
+  const auto layer = layers.begin() + static_cast<ptrdiff_t>(member.late_layer);
+  member.done = std::accumulate(layers.begin(), layer, first_half(part));
+  member.end = member.done + *layer;
+  member.mark = 0;
+  if (!work_.marks.empty() && member.late_layer > 0)
+    for (const auto& marks = work_.marks[part]; member.mark < marks.size() && marks[member.mark].first <= member.done;)
+      ++member.mark;
+  go_backward(number);
+}
+
+void VirtualProcess::end_late(int64_t number) {
+  const int64_t owner = members_[number].late_member;
+  if (owner == number) return advance(number);
+  helps_[number] = false;
+  if (--members_[owner].helped == 0 && std::exchange(members_[owner].awaits_helpers, false)) advance(owner);
+  look_again();
+}
+
+// As Crew::begin_to_help.
+void VirtualProcess::help(int64_t number) {
+  for (Member& owner : members_)
+    for (int64_t part = parts(); part-- > 0;)
+      if (owner.position >= 2 * parts() - part && owner.next_late[part] < work_.late[part].size()) {
+        helps_[number] = true;
+        ++owner.helped;
+        return compute_late(number, &owner - members_.data(), part);
+      }
 }
 
 // The replica that brings the last gradient adds up those of this process, and the backward pass goes on.
@@ -223,7 +260,7 @@ void VirtualProcess::meet(int64_t number) {
 void VirtualProcess::wait_in_meeting(int64_t number) {
   for (;;) {
     const int64_t next = permits_.successor(number);
-    if (next == Permits::kNobody) return;
+    if (next == Permits::kNobody) return help(number);
     const bool stays = permits_.take_spare(number);
     permits_.sleep(number, !stays);
     stays_[number] = stays;
@@ -239,7 +276,7 @@ void VirtualProcess::look_again() {
   time_.at(time_.now(), [this] {
     looks_again_ = false;
     for (int64_t m = 0; !met_ && m < work_.members; ++m)
-      if (stays_[m]) wait_in_meeting(m);
+      if (stays_[m] && !helps_[m]) wait_in_meeting(m);
   });
 }
 

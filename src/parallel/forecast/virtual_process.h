@@ -71,7 +71,11 @@ class VirtualProcess {
     double end = 0;        // of what it does now of that
     double began = 0;
     bool at_border = false;  // it wants a permit to go on with its pass
-    int64_t late_part = 0;   // whose weights' gradients it computes, when its pass has come back
+    std::vector<size_t> next_late;  // [part] layer whose weights' gradients nobody has taken
+    int64_t helped = 0;             // of these, how many others compute now
+    bool awaits_helpers = false;
+    // When its pass has come back: whose gradients it computes, of which part and layer.
+    int64_t late_member = 0, late_part = 0;
     size_t late_layer = 0;
     // Where parts are processes: what it waits for without a permit, and what has come.
     Handover awaited = Handover::none, received = Handover::none;
@@ -92,6 +96,9 @@ class VirtualProcess {
   void compute(int64_t member);
   void go_backward(int64_t member);
   bool begin_late(int64_t member);
+  void compute_late(int64_t member, int64_t owner, int64_t part);
+  void end_late(int64_t member);
+  void help(int64_t member);
   void pass_mark(int64_t member, int64_t bucket);
   void finish_position(int64_t member);
   void meet(int64_t member);
@@ -111,6 +118,7 @@ class VirtualProcess {
   Permits permits_;
   std::vector<Member> members_;
   std::vector<bool> stays_;       // in the meeting, with a permit
+  std::vector<bool> helps_;       // another member meanwhile
   std::vector<int64_t> pending_;  // [bucket]
   int64_t arrived_ = 0;
   int64_t updating_ = 0;

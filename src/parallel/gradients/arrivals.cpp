@@ -44,6 +44,7 @@ GradientArrivals::GradientArrivals(std::vector<std::vector<at::Tensor>> leaves, 
   for (Member& member : members_) {
     member.arrived.assign(parameters, 0);
     member.came.assign(parameters, 0);
+    member.order.assign(parameters, 0);
   }
   come_ = std::vector<std::atomic<uint8_t>>(parameters * planned_.size());
 }
@@ -71,14 +72,14 @@ TreeProgram GradientArrivals::program_of(std::span<const Sum> sums) const {
 
 void GradientArrivals::expect(int64_t member) {
   members_[member].counts = true;
-  members_[member].order.clear();
+  members_[member].count = 0;
 }
 
 bool GradientArrivals::arrive(int64_t member, int64_t parameter) {
   Member& mine = members_[member];
   if (!mine.counts || mine.arrived[parameter] != 0) return false;
   mine.arrived[parameter] = 1;
-  mine.order.push_back(parameter);
+  mine.order[std::atomic_ref(mine.count)++] = parameter;
   lay_out(leaves_[member][parameter]);
   mine.came[parameter] = leaves_[member][parameter].grad().defined();
   for (int64_t fold = first_[member]; folds_ && fold >= 0; fold = planned_[fold].next) {

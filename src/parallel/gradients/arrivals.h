@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 /// fewer, and pass over memory nearly twice as often.) The additions are those of the tree, so the sum is too. The last
 /// ones are left to whoever needs the sum.
 ///
-/// Members may bring theirs at once; all else is between steps, or of the member itself.
+/// Gradients may come from any threads at once; all else is between steps, or of the member itself.
 class GradientArrivals {
  public:
   /// `leaves`: [member][parameter]. `program`: of the members' tree.
@@ -34,7 +34,9 @@ class GradientArrivals {
   /// yet.
   bool arrive(int64_t member, int64_t parameter);
   /// The parameters in the order in which this member's came in its last pass.
-  const std::vector<int64_t>& order(int64_t member) const { return members_[member].order; }
+  std::span<const int64_t> order(int64_t member) const {
+    return std::span(members_[member].order).first(members_[member].count);
+  }
   bool counts(int64_t member) const { return members_[member].counts; }
   bool has_arrived(int64_t member, int64_t parameter) const { return members_[member].arrived[parameter] != 0; }
   /// Whether there was a gradient.
@@ -54,7 +56,8 @@ class GradientArrivals {
  private:
   struct Member {
     std::vector<uint8_t> arrived, came;  // [parameter]
-    std::vector<int64_t> order;
+    std::vector<int64_t> order;          // the first `count` of it
+    size_t count = 0;
     bool counts = false;
   };
   // A sum: of which node of the tree, and in whose gradient it lies.

@@ -265,7 +265,8 @@ CrewWork OptimizerState::finish() {
 
 // In which gradients came in the first step: replica 0's order, so that it does not depend on the placement.
 std::vector<int64_t> OptimizerState::first_order() const {
-  std::vector<int64_t> order = exchange_->arrivals().order(0);
+  const auto came = exchange_->arrivals().order(0);
+  std::vector<int64_t> order(came.begin(), came.end());
   if (!team_->has_other_processes()) return order;
   auto shared = at::tensor(order, at::kLong);
   team_->control.broadcast(shared, 0).wait();

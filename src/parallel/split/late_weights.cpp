@@ -65,10 +65,8 @@ void run_backward(const edge_list& from, const variable_list& gradients, bool ke
                                        to);
 }
 
-}  // namespace
-
 /// A layer whose weights are put off: it keeps the gradients that come to it.
-class LateWeights::Layer {
+class Layer {
  public:
   Layer(Node* node, const std::vector<Node*>& leaves) : node_(node->getptr()), leaves_(edges_to(leaves)) {
     node->add_pre_hook(std::make_unique<Hook>(gradients_));
@@ -104,10 +102,7 @@ class LateWeights::Layer {
   const edge_list leaves_;
 };
 
-void LateWeights::compute_next() {
-  layers_.front()->compute();
-  layers_.pop_front();
-}
+}  // namespace
 
 PartGraph::PartGraph(edge_list ends, Node* beginning) : ends_(std::move(ends)), beginning_(beginning) {
   if (beginning_ != nullptr) leads_back_[beginning_] = true;
@@ -168,12 +163,12 @@ bool PartGraph::share_weights(std::span<const PartGraph> parts) {
 void PartGraph::go_back(const variable_list& gradients, LateWeights& late) const {
   if (beginning_ == nullptr) return run_backward(ends_, gradients, /*keep_graph=*/false, {});
   std::unordered_set<Node*> put_off, layers;
-  std::vector<std::shared_ptr<LateWeights::Layer>> found;
+  LateWeights found;
   for (Node* node : nodes_) {
     if (!leads_back_.at(node) || !has_kernel_a_gradient(*node)) continue;
     const auto leaves = own_leaves(node);
     if (leaves.empty()) continue;
-    found.push_back(std::make_shared<LateWeights::Layer>(node, leaves));
+    found.push_front([layer = std::make_shared<Layer>(node, leaves)] { layer->compute(); });
     layers.insert(node);
     put_off.insert(leaves.begin(), leaves.end());
   }
@@ -184,8 +179,7 @@ void PartGraph::go_back(const variable_list& gradients, LateWeights& late) const
   // What the second half does not need is let go, as autograd does in a pass that keeps nothing.
   for (Node* node : nodes_)
     if (leads_back_.at(node) && !layers.contains(node)) node->release_variables();
-  std::ranges::reverse(found);  // first the last layer, as in an undivided pass
-  std::ranges::move(found, std::back_inserter(late.layers_));
+  std::ranges::move(found, std::back_inserter(late));  // first the last layer, as in an undivided pass
 }
 
 }  // namespace lockstep::parallel

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <deque>
-#include <memory>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,18 +15,9 @@
 
 namespace lockstep::parallel {
 
-/// The second half: gradients of weights, for which nobody waits. It may run when its device would be idle.
-class LateWeights {
- public:
-  bool empty() const { return layers_.empty(); }
-  /// Of one layer.
-  void compute_next();
-
- private:
-  friend class PartGraph;
-  class Layer;
-  std::deque<std::shared_ptr<Layer>> layers_;
-};
+/// The second half: gradients of weights, layer by layer, for which nobody waits. Each may run on any thread, and when
+/// its device would be idle.
+using LateWeights = std::deque<std::function<void()>>;
 
 /// What lies between two borders of a replica's graph.
 class PartGraph {

@@ -102,7 +102,6 @@ class Pipeline::Member : public Borders {
     Context::current().before_wait.reset();  // what lies behind the border does not wait for what lies in front of it
     const int64_t part = found - pipeline_.first_.begin();
     pipeline_.crew_.come_to(number_, part);
-    mark(part);
     return true;
   }
 
@@ -110,7 +109,6 @@ class Pipeline::Member : public Borders {
     if (!pipeline_.is_cut()) return add_time(stage - 1);
     const int64_t part = std::ranges::find(pipeline_.first_, stage) - pipeline_.first_.begin() - 1;
     pipeline_.crew_.go_back_to(number_, part);
-    mark(part);
   }
 
   void backward(const at::Tensor& loss, const at::Tensor& gradient) {
@@ -122,13 +120,7 @@ class Pipeline::Member : public Borders {
   void end_backward() {
     if (!pipeline_.is_cut() && !pipeline_.names_.empty()) add_time(0);
     passes_ = 0;
-    for (size_t part = late_.size(); part-- > 0;)
-      while (!late_[part].empty()) {
-        pipeline_.crew_.come_late(number_, static_cast<int64_t>(part));
-        mark(static_cast<int64_t>(part));
-        late_[part].compute_next();
-      }
-    mark(-1);
+    pipeline_.crew_.compute_late(number_);
   }
 
   bool has_come() const { return has_come_; }
@@ -155,21 +147,16 @@ class Pipeline::Member : public Borders {
     parts.emplace_back(torch::autograd::edge_list{torch::autograd::impl::gradient_edge(loss)}, ends.back().get());
     if (PartGraph::share_weights(parts)) return false;
     for (const auto& end : ends) end->keep();
-    late_.resize(ends.size());
-    parts.back().go_back({gradient}, late_.back());
+    std::vector<LateWeights> late(ends.size());
+    parts.back().go_back({gradient}, late.back());
     for (size_t part = ends.size(); part-- > 0;) {
-      if (!ends[part]->came()) break;
-      if (part + 1 < ends.size()) {
-        pipeline_.crew_.go_back_to(number_, static_cast<int64_t>(part));
-        mark(static_cast<int64_t>(part));
+      if (const auto& came = ends[part]->came()) {
+        if (part + 1 < ends.size()) pipeline_.crew_.go_back_to(number_, static_cast<int64_t>(part));
+        parts[part].go_back(*came, late[part]);
       }
-      parts[part].go_back(*ends[part]->came(), late_[part]);
+      pipeline_.crew_.leave_late(number_, static_cast<int64_t>(part), std::move(late[part]));
     }
     return true;
-  }
-
-  static void mark(int64_t part) {
-    if (Timeline* const timeline = Context::current().timeline) timeline->mark_part(part);
   }
 
   void measure(size_t next, size_t stages, Bundle& bundle) {
@@ -201,7 +188,6 @@ class Pipeline::Member : public Borders {
   bool has_come_ = false;
   int64_t passes_ = 0;  // since the last backward pass
   Ends ends_;           // of the parts, in the last of these
-  std::vector<LateWeights> late_;
   std::vector<double> seconds_;  // [stage], until the cut is made
   uint64_t made_before_ = 0;     // autograd's number when the stage under way began
   size_t running_ = 0;

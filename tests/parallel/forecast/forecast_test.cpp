@@ -77,8 +77,8 @@ TEST(AForecast, OfPartsThatAreProcessesHasTheBubbleOf1F1B) {
 }
 
 // Four layers a part, of three seconds in all: forwards, backwards, and gradients of weights, for which nobody waits.
-// Where a part is a process, no more of the bubble is left than the first replica's way forwards. On threads the last
-// replica's own thread computes its late gradients one part after another.
+// Where a part is a process, no more of the bubble is left than the first replica's way forwards. On threads any device
+// may compute them, and who has ended helps; nothing is put off in the first part.
 TEST(AForecast, LeavesGradientsOfWeightsForTheBubble) {
   const LinkCost link{.bytes_per_second = 1e15};
   for (const int64_t parts : {2, 4})
@@ -101,7 +101,7 @@ TEST(AForecast, LeavesGradientsOfWeightsForTheBubble) {
       };
       const auto p = static_cast<double>(parts), work = 3.0 * static_cast<double>(replicas);
       EXPECT_NEAR(seconds(true), work + (p - 1), 0.11 * p) << parts << " parts, " << replicas << " replicas";
-      EXPECT_NEAR(seconds(false), work + 2 * (p - 1), 0.1) << parts << " parts, " << replicas << " replicas";
+      EXPECT_NEAR(seconds(false), work + (parts == 2 ? 1 : 4.5), 0.25) << parts << " parts, " << replicas << " replicas";
     }
 }
 

@@ -74,6 +74,11 @@ void expect_same(const std::vector<Tensor>& found, const std::vector<Tensor>& ex
   for (size_t t = 0; t < found.size(); ++t) EXPECT_TRUE(found[t].defined() && found[t].equal(expected[t])) << t;
 }
 
+void compute_next(LateWeights& weights) {
+  weights.front()();
+  weights.pop_front();
+}
+
 edge_list ends_of(const Tensor& y) {
   return {torch::autograd::impl::gradient_edge(y)};
 }
@@ -101,7 +106,7 @@ TEST(LateWeights, AreThoseOfAnUndividedPass) {
   int layers = 0;
   for (; !weights.empty(); ++layers) {
     EXPECT_EQ(part.out->weight.grad().defined(), layers > 0);
-    weights.compute_next();
+    compute_next(weights);
   }
   EXPECT_EQ(layers, 3);
   expect_same(gradients_of(part.late()), late);
@@ -120,7 +125,7 @@ TEST(LateWeights, AddUpOverPasses) {
     torch::autograd::set_history(arrived, beginning);
     PartGraph(ends_of(part.forward(arrived)), beginning.get()).go_back({gradient}, weights);
   }
-  while (!weights.empty()) weights.compute_next();
+  while (!weights.empty()) compute_next(weights);
   expect_same(gradients_of(part.late()), late);
 }
 
@@ -140,7 +145,7 @@ TEST(LateWeights, WithoutAGradientHaveNone) {
   torch::autograd::set_history(arrived, beginning);
   LateWeights weights;
   PartGraph(ends_of(part.forward(arrived)), beginning.get()).go_back({Tensor()}, weights);
-  while (!weights.empty()) weights.compute_next();
+  while (!weights.empty()) compute_next(weights);
   EXPECT_FALSE(beginning->came.defined());
   for (const Tensor& weight : part.late()) EXPECT_FALSE(weight.grad().defined());
 }

@@ -65,10 +65,7 @@ class ProcessPipeline::Member : public Borders {
   void backward(const at::Tensor& loss, const at::Tensor& gradient);
   void end_backward() {
     outlets_ = 0;
-    while (!late_.empty()) {
-      pipeline_.crew_.come_late(number_, 0);
-      late_.compute_next();
-    }
+    pipeline_.crew_.compute_late(number_);
   }
 
   void wait_for_sent() {
@@ -112,7 +109,6 @@ class ProcessPipeline::Member : public Borders {
   variable_list handed_on_;  // with a gradient
   NodePointer<Outlet> outlet_;
   int64_t outlets_ = 0;  // since the last backward pass
-  LateWeights late_;
   std::optional<Crossing> crossing_;
   std::deque<comm::Work> sent_;
   std::map<std::pair<int64_t, int64_t>, FirstMessage> sends_, receives_;  // by part and topic
@@ -247,8 +243,10 @@ bool ProcessPipeline::Member::go_back_in_halves(const at::Tensor& loss, const at
                          PartGraph(outlet.next_edges(), inlet_.get())};
   if (PartGraph::share_weights(parts)) return false;
   outlet.keep();
-  parts[0].go_back({gradient}, late_);
-  if (outlet.has_run() && outlet.num_outputs() > 0) parts[1].go_back(outlet.gradients(), late_);
+  LateWeights late;
+  parts[0].go_back({gradient}, late);
+  if (outlet.has_run() && outlet.num_outputs() > 0) parts[1].go_back(outlet.gradients(), late);
+  pipeline_.crew_.leave_late(number_, 0, std::move(late));
   return true;
 }
 
