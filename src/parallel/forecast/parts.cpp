@@ -73,11 +73,13 @@ PartCosts parts_of(const StepCost& cost, int64_t devices, const Split& split) {
   require(stages >= split.parts, "forecast", "split ", to_string(split), " wants ", split.parts,
           " parts, and the network has ", stages, " stages, expected one or more for each part");
   PartCosts out{.devices = devices_of_parts(std::max<int64_t>(1, devices / split.sharers), split.parts)};
-  std::vector<double> costs;
-  for (const StageCost& stage : cost.stages)
+  std::vector<double> costs, late;
+  for (const StageCost& stage : cost.stages) {
     costs.push_back(forward_with(stage, split.sharers, cost.meeting) +
                     backward_with(stage, split.sharers, cost.meeting));
-  out.first = cut_evenly(costs, out.devices);
+    late.push_back(stage.late_backward);
+  }
+  out.first = cut_for_threads(costs, late, out.devices);
   for (size_t part = 0; part < out.first.size(); ++part) {
     const size_t end = part + 1 < out.first.size() ? out.first[part + 1] : cost.stages.size();
     double forward = 0, backward = 0;

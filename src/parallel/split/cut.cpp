@@ -15,19 +15,16 @@ namespace {
 // carried 7 to 11 Gbit/s.
 constexpr double kCrossingByte = 1e-9;
 
-}  // namespace
+struct Cut {
+  std::vector<size_t> first;  // stage of each part
+  double largest = 0;         // cost
+};
 
+// Makes the largest cost of a part as small as can be. cost(part, begin, end): of the stages from begin to end.
 // least[p][s]: the smallest largest cost of the first p parts over the first s stages; from[p][s]: where part p begins.
-std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
-                               std::span<const double> borders, std::span<const double> links) {
-  const size_t stages = costs.size(), parts = devices.size();
-  const auto border = [&](size_t stage) {
-    return stage == 0 || stage == stages || borders.empty() ? 0.0 : borders[stage];
-  };
-  const auto link = [&](size_t part) { return part < links.size() ? links[part] : 0.0; };
+template <class Cost>
+Cut best_cut(size_t stages, size_t parts, const Cost& cost) {
   LOCKSTEP_ASSERT(parts >= 1 && parts <= stages);
-  std::vector<double> until(stages + 1, 0);
-  std::partial_sum(costs.begin(), costs.end(), until.begin() + 1);
   const std::vector<double> never(stages + 1, std::numeric_limits<double>::infinity());
   std::vector<std::vector<double>> least(parts + 1, never);
   std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(stages + 1, 0));
@@ -35,17 +32,58 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
   for (size_t p = 1; p <= parts; ++p)
     for (size_t end = p; end <= stages; ++end)
       for (size_t begin = p - 1; begin < end; ++begin) {
-        const double cost =
-            (until[end] - until[begin] + border(begin) + border(end)) / static_cast<double>(devices[p - 1]);
-        const double way = p > 1 ? link(p - 2) * border(begin) : 0;
-        const double largest = std::max({least[p - 1][begin], cost, way});
+        const double largest = std::max(least[p - 1][begin], cost(p - 1, begin, end));
         if (largest >= least[p][end]) continue;
         least[p][end] = largest;
         from[p][end] = begin;
       }
-  std::vector<size_t> first(parts);
-  for (size_t p = parts, end = stages; p > 0; --p) end = first[p - 1] = from[p][end];
-  return first;
+  Cut cut{.first = std::vector<size_t>(parts), .largest = least[parts][stages]};
+  for (size_t p = parts, end = stages; p > 0; --p) end = cut.first[p - 1] = from[p][end];
+  return cut;
+}
+
+// The sum of these from one place to another.
+class Sums {
+ public:
+  explicit Sums(std::span<const double> of) : until_(of.size() + 1, 0) {
+    std::partial_sum(of.begin(), of.end(), until_.begin() + 1);
+  }
+  double operator()(size_t begin, size_t end) const { return until_[end] - until_[begin]; }
+
+ private:
+  std::vector<double> until_;
+};
+
+}  // namespace
+
+std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
+                               std::span<const double> borders, std::span<const double> links) {
+  const Sums sum(costs);
+  const auto border = [&](size_t stage) {
+    return stage == 0 || stage == costs.size() || borders.empty() ? 0.0 : borders[stage];
+  };
+  return best_cut(costs.size(), devices.size(), [&](size_t part, size_t begin, size_t end) {
+           const double mine = sum(begin, end) + border(begin) + border(end);
+           const double way = part > 0 && part <= links.size() ? links[part - 1] * border(begin) : 0;
+           return std::max(mine / static_cast<double>(devices[part]), way);
+         })
+      .first;
+}
+
+std::vector<size_t> cut_for_threads(std::span<const double> costs, std::span<const double> late,
+                                    std::span<const int64_t> devices) {
+  const Sums sum(costs), sum_late(late);
+  const auto all_devices = static_cast<double>(std::reduce(devices.begin(), devices.end()));
+  const auto own = [&](size_t part, size_t begin, size_t end) {
+    return (sum(begin, end) - (part > 0 ? sum_late(begin, end) : 0)) / static_cast<double>(devices[part]);
+  };
+  const double least = std::max(best_cut(costs.size(), devices.size(), own).largest, sum(0, costs.size()) / all_devices);
+  const double most = least * (1 + 1e-9);  // sums of the same numbers in another order
+  return best_cut(costs.size(), devices.size(), [&](size_t part, size_t begin, size_t end) {
+           return own(part, begin, end) <= most ? sum(begin, end) / static_cast<double>(devices[part])
+                                                : std::numeric_limits<double>::max();
+         })
+      .first;
 }
 
 std::vector<size_t> cut_evenly_at(std::span<const size_t> begins, std::span<const double> costs,

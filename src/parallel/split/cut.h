@@ -18,6 +18,12 @@ namespace lockstep::parallel {
 std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
                                std::span<const double> borders = {}, std::span<const double> links = {});
 
+/// The same for threads. `late`: what of each stage's costs are gradients of weights that any device may compute; those of
+/// the first part are not put off. Of the cuts whose parts are as even with that as can be, the one that is most even
+/// without.
+std::vector<size_t> cut_for_threads(std::span<const double> costs, std::span<const double> late,
+                                    std::span<const int64_t> devices);
+
 /// The same where only these stages may begin a part; the first of them is 0. `crossing`: bytes that cross behind each
 /// stage where the next one is in another process, there and back; the costs are seconds then. Empty where none do.
 /// `seconds_a_byte`: of the link from each part to the next one, which carries as much both ways at once.

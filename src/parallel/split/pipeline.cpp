@@ -83,32 +83,24 @@ class Pipeline::Member : public Borders {
     require(stages == pipeline_.names_.size(), "forward", "the network went through ", stages, " stages, expected the ",
             pipeline_.names_.size(), " of the one that was shared");
     has_come_ = true;
-    if (!pipeline_.is_cut()) {
-      measure(next, stages, bundle);
-      return true;
-    }
     if (next == 0) {
       ++passes_;
       ends_.clear();
     }
-    if (next == stages)
-      end_part(
-          pipeline_.parts_here() - 1, [] {}, bundle);
+    if (!pipeline_.is_cut()) {
+      measure(next, stages, bundle);
+      return true;
+    }
+    if (next == stages) end_part(pipeline_.parts_here() - 1, [] {}, bundle);
     const auto found = std::ranges::find(pipeline_.first_, next);
     if (found == pipeline_.first_.end()) return true;
+    const int64_t part = found - pipeline_.first_.begin();
     if (next > 0)
       end_part(
-          found - pipeline_.first_.begin() - 1, [this, next] { go_back_over(next); }, bundle);
+          part - 1, [this, part] { go_back_to(part - 1); }, bundle);
     Context::current().before_wait.reset();  // what lies behind the border does not wait for what lies in front of it
-    const int64_t part = found - pipeline_.first_.begin();
     pipeline_.crew_.come_to(number_, part);
     return true;
-  }
-
-  void go_back_over(size_t stage) {
-    if (!pipeline_.is_cut()) return add_time(stage - 1);
-    const int64_t part = std::ranges::find(pipeline_.first_, stage) - pipeline_.first_.begin() - 1;
-    pipeline_.crew_.go_back_to(number_, part);
   }
 
   void backward(const at::Tensor& loss, const at::Tensor& gradient) {
@@ -125,6 +117,7 @@ class Pipeline::Member : public Borders {
 
   bool has_come() const { return has_come_; }
   const std::vector<double>& seconds() const { return seconds_; }
+  const std::vector<double>& late_seconds() const { return late_seconds_; }
 
  private:
   using Ends = std::vector<NodePointer<Border>>;
@@ -138,8 +131,8 @@ class Pipeline::Member : public Borders {
 
   // Not where parts or the loss share a weight, whose gradients are added up in one pass.
   bool go_back_in_halves(const at::Tensor& loss, const at::Tensor& gradient, const Ends& ends) {
-    if (static_cast<int64_t>(ends.size()) != pipeline_.parts_here() || std::ranges::count(ends, nullptr) > 0)
-      return false;
+    const auto count = pipeline_.is_cut() ? pipeline_.parts_here() : std::ssize(pipeline_.names_);
+    if (std::ssize(ends) != count || std::ranges::count(ends, nullptr) > 0) return false;
     std::vector<PartGraph> parts;
     parts.reserve(ends.size() + 1);
     for (size_t part = 0; part < ends.size(); ++part)
@@ -151,25 +144,46 @@ class Pipeline::Member : public Borders {
     parts.back().go_back({gradient}, late.back());
     for (size_t part = ends.size(); part-- > 0;) {
       if (const auto& came = ends[part]->came()) {
-        if (part + 1 < ends.size()) pipeline_.crew_.go_back_to(number_, static_cast<int64_t>(part));
+        if (part + 1 < ends.size()) go_back_to(static_cast<int64_t>(part));
         parts[part].go_back(*came, late[part]);
       }
-      pipeline_.crew_.leave_late(number_, static_cast<int64_t>(part), std::move(late[part]));
+      if (pipeline_.is_cut())
+        pipeline_.crew_.leave_late(number_, static_cast<int64_t>(part), std::move(late[part]));
+      else
+        measure_late(part, late[part]);
     }
     return true;
   }
 
+  // A stage is a part until the cut is made.
+  void go_back_to(int64_t part) {
+    if (pipeline_.is_cut()) return pipeline_.crew_.go_back_to(number_, part);
+    add_time(static_cast<size_t>(part));
+  }
+
   void measure(size_t next, size_t stages, Bundle& bundle) {
     seconds_.resize(stages, 0);
+    late_seconds_.resize(stages, 0);
     if (next == 0) {
       made_before_ = 0;  // what comes in may have a history
     } else {
       add_time(next - 1);
       refuse_way_around(goes_around_bundle(bundle, made_before_), pipeline_.names_[next - 1]);
       made_before_ = at::sequence_number::peek();
-      if (next < stages) lay_border(bundle, [this, next] { go_back_over(next); });
+      const auto on_back = [this, next, stages] {
+        if (next < stages) go_back_to(static_cast<int64_t>(next) - 1);
+      };
+      end_part(static_cast<int64_t>(next) - 1, on_back, bundle);
     }
     begin_time(next);
+  }
+
+  void measure_late(size_t stage, LateWeights& layers) {
+    const double began = thread_seconds();
+    for (; !layers.empty(); layers.pop_front()) layers.front()();
+    const double took = thread_seconds() - began;
+    late_seconds_[stage] += took;
+    began_ += took;
   }
 
   void begin_time(size_t stage) {
@@ -188,7 +202,7 @@ class Pipeline::Member : public Borders {
   bool has_come_ = false;
   int64_t passes_ = 0;  // since the last backward pass
   Ends ends_;           // of the parts, in the last of these
-  std::vector<double> seconds_;  // [stage], until the cut is made
+  std::vector<double> seconds_, late_seconds_;  // [stage], until the cut is made
   uint64_t made_before_ = 0;     // autograd's number when the stage under way began
   size_t running_ = 0;
   double began_ = 0;
@@ -228,14 +242,18 @@ void Pipeline::end_backward(int64_t member) {
 void Pipeline::cut() {
   if (devices_.size() == 1 || is_cut()) return;
   // The middle of the replicas: one may have made the memory ready that all use afterwards.
-  std::vector<double> costs;
+  std::vector<double> costs, late;
   for (size_t stage = 0; stage < names_.size(); ++stage) {
-    std::vector<double> seconds;
+    std::vector<double> seconds, of_late;
     for (const auto& member : members_)
-      if (!member->seconds().empty()) seconds.push_back(member->seconds()[stage]);
-    costs.push_back(seconds.empty() ? 1 : 1e-9 + median(std::move(seconds)));
+      if (!member->seconds().empty()) {
+        seconds.push_back(member->seconds()[stage]);
+        of_late.push_back(member->late_seconds()[stage]);
+      }
+    late.push_back(seconds.empty() ? 0 : median(std::move(of_late)));
+    costs.push_back(seconds.empty() ? 1 : 1e-9 + median(std::move(seconds)) + late.back());
   }
-  first_ = cut_evenly(costs, devices_);
+  first_ = cut_for_threads(costs, late, devices_);
   log_info("split p", parts_, ", by the time of stages in the first step: ", describe_cut(names_, costs, first_));
 }
 
