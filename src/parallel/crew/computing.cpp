@@ -28,19 +28,17 @@ void Crew::leave_core() {
 
 // Who is woken begins on a core that is idle. The system would often wake it on the core of whoever wakes it, and takes
 // milliseconds to find that another one has nothing to do.
-void Crew::take_core(int64_t member) {
-  if (idle_cores_.empty()) return;
-  sleepers_[member]->begin_on(idle_cores_.back());
-  idle_cores_.pop_back();
+void Crew::take_cores(const std::vector<int64_t>& members) {
+  for (const int64_t member : members) {
+    if (idle_cores_.empty()) return;
+    sleepers_[member]->begin_on(idle_cores_.back());
+    idle_cores_.pop_back();
+  }
 }
 
-// The members to be woken, as they get what is free. The caller may be one that gets a permit, or has to sleep until it
-// does.
-std::vector<int64_t> Crew::take_free(int64_t caller) {
+std::vector<int64_t> Crew::take_free() {
   std::vector<int64_t> chosen = permits_.take_free();
-  if (caller != Permits::kNobody) permits_.wants(caller) ? leave_core() : void(std::erase(idle_cores_, sched_getcpu()));
-  std::erase(chosen, caller);
-  for (const int64_t member : chosen) take_core(member);
+  take_cores(chosen);
   return chosen;
 }
 
@@ -75,7 +73,7 @@ void Crew::leave(int64_t member) {
   if (stopped_) return;  // those who wanted a permit may have gone
   const int64_t next = permits_.leave(member);
   leave_core();
-  if (next != Permits::kNobody) take_core(next);
+  if (next != Permits::kNobody) take_cores({next});
   ++left_;
   left_after_ = std::min(left_after_, arrivals_[member]);
   const std::vector<int64_t> others = take_free();
@@ -199,8 +197,11 @@ void Crew::exchange_permit(int64_t member, int64_t part, Way way) {
     const Lock lock(mutex_);
     check_running();
     permits_.exchange(member, part, way);
-    chosen = take_free(member);
+    chosen = permits_.take_free();
+    std::erase(chosen, member);
     sleeps = permits_.wants(member);
+    if (sleeps) leave_core();
+    take_cores(chosen);
     ++change_;
   }
   wake(chosen);
@@ -236,8 +237,10 @@ void Crew::come_inside(int64_t member, Pass pass) {
     const Lock lock(mutex_);
     check_running();
     permits_.come_inside(member, pass);
-    chosen = take_free(member);
+    chosen = permits_.take_free();
+    std::erase(chosen, member);
     sleeps = permits_.wants(member);
+    take_cores(chosen);
     ++change_;
   }
   wake(chosen);

@@ -150,7 +150,7 @@ void Crew::meet(int64_t member, const char* what, const std::function<CrewWork()
       stays = next == Permits::kNobody || permits_.take_spare(member);
       permits_.sleep(member, !stays);
       if (!stays) leave_core();
-      if (next != Permits::kNobody) take_core(next);
+      if (next != Permits::kNobody) take_cores({next});
       if (next == Permits::kNobody && !underway) helped = begin_to_help(member, layer);
     }
     if (!stays) return hand_over(member, next);
@@ -225,7 +225,7 @@ void Crew::await(int64_t member, uint64_t arrival, const char* what) {
       permits_.sleep(member, next != Permits::kNobody);
       if (next != Permits::kNobody) {
         leave_core();
-        take_core(next);
+        take_cores({next});
       }
     }
     if (makes_room) wake(chosen);

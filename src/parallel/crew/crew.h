@@ -128,8 +128,8 @@ class Crew {
   void exchange_permit(int64_t member, int64_t part, Way way);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
   void leave_core() LOCKSTEP_REQUIRES(mutex_);
-  void take_core(int64_t member) LOCKSTEP_REQUIRES(mutex_);
-  std::vector<int64_t> take_free(int64_t caller = Permits::kNobody) LOCKSTEP_REQUIRES(mutex_);
+  void take_cores(const std::vector<int64_t>& members) LOCKSTEP_REQUIRES(mutex_);
+  std::vector<int64_t> take_free() LOCKSTEP_REQUIRES(mutex_);
   bool begin_to_wait(int64_t member, std::vector<int64_t>& chosen) LOCKSTEP_REQUIRES(mutex_);
   void wake(const std::vector<int64_t>& members);
   void publish(CrewWork work);

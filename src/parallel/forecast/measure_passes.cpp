@@ -128,7 +128,7 @@ class Halves : public Borders {
       if (stage < ends_.size()) costs[stage].late_backward = thread_seconds() - began;
       if (!behind) return;
       from = behind->next_edges();
-      gradients = behind->came();
+      gradients = behind->take();
     }
   }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lockstep/context/detail/autograd_node.h"
 #include "lockstep/context/stages.h"
@@ -29,7 +30,8 @@ class Border : public torch::autograd::Node {
 
   /// From now on it keeps what comes to it, and makes no call.
   void keep() { keeps_ = true; }
-  const std::optional<torch::autograd::variable_list>& came() const { return came_; }
+  /// Hands over what it has kept.
+  std::optional<torch::autograd::variable_list> take() { return std::exchange(came_, std::nullopt); }
 
  private:
   const std::function<void()> on_back_;

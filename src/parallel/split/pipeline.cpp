@@ -143,7 +143,7 @@ class Pipeline::Member : public Borders {
     std::vector<LateWeights> late(ends.size());
     parts.back().go_back({gradient}, late.back());
     for (size_t part = ends.size(); part-- > 0;) {
-      if (const auto& came = ends[part]->came()) {
+      if (const auto came = ends[part]->take()) {
         if (part + 1 < ends.size()) go_back_to(static_cast<int64_t>(part));
         parts[part].go_back(*came, late[part]);
       }

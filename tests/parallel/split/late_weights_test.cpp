@@ -10,7 +10,14 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <chrono>
+#include <deque>
+#include <future>
+#include <stdexcept>
+#include <thread>
+
 #include "lockstep/context/detail/autograd_node.h"
+#include "parallel/crew/crew.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -148,6 +155,61 @@ TEST(LateWeights, WithoutAGradientHaveNone) {
   while (!weights.empty()) compute_next(weights);
   EXPECT_FALSE(beginning->came.defined());
   for (const Tensor& weight : part.late()) EXPECT_FALSE(weight.grad().defined());
+}
+
+/// Two members and two parts: member 0 leaves these layers, and member 1 has ended.
+void leave_to_both(Crew& crew, const std::deque<LateWork>& layers) {
+  const auto end = [&](int64_t member) {
+    crew.end_pass(member);
+    crew.meet(member, "end", [] { return CrewWork{}; });
+    crew.leave(member);
+  };
+  std::thread other([&] {
+    crew.enter(1);
+    try {
+      end(1);
+    } catch (const CrewStopped&) {
+    }
+  });
+  crew.enter(0);
+  try {
+    crew.leave_late(0, 1, layers);
+    crew.compute_late(0);
+    end(0);
+  } catch (const CrewStopped&) {
+  }
+  other.join();
+}
+
+TEST(LateWeights, AreComputedByWhoHasEndedToo) {
+  Crew crew(2, std::vector<int64_t>{1, 1});
+  std::promise<void> second_began;
+  std::thread::id by[2];
+  std::future_status waited{};
+  leave_to_both(crew, {[&] {
+                         by[0] = std::this_thread::get_id();
+                         waited = second_began.get_future().wait_for(std::chrono::seconds(60));
+                       },
+                       [&] {
+                         by[1] = std::this_thread::get_id();
+                         second_began.set_value();
+                       }});
+  EXPECT_EQ(waited, std::future_status::ready);
+  EXPECT_NE(by[0], by[1]);
+}
+
+TEST(LateWeights, ThatFailInAnotherThreadAreTheirMembersError) {
+  Crew crew(2, std::vector<int64_t>{1, 1});
+  const auto owner = std::this_thread::get_id();
+  std::promise<void> helped;
+  leave_to_both(crew, std::deque<LateWork>(2, [&] {
+                  if (std::this_thread::get_id() != owner) {
+                    helped.set_value();
+                    throw std::runtime_error("no memory");
+                  }
+                  helped.get_future().wait_for(std::chrono::seconds(60));
+                }));
+  EXPECT_EQ(crew.failed_member(), 0);
 }
 
 }  // namespace
