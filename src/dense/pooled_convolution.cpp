@@ -2,24 +2,32 @@
 #include "lockstep/dense/pooled_convolution.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/relu.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
-#include <optional>
+#include <utility>
+#include <vector>
 
 #include "dense/cpu/pooled_convolution.h"
 #include "dense/image_choice.h"
 #include "lockstep/base/error.h"
+#include "lockstep/context/detail/autograd_node.h"
+#include "lockstep/context/detail/backward_order.h"
 #include "lockstep/context/detail/context.h"
 
 namespace lockstep::dense {
 namespace {
 
-using torch::autograd::AutogradContext;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 using Pair = std::array<int64_t, 2>;
 
@@ -45,56 +53,76 @@ struct PooledGeometry {
   }
 };
 
-struct InOnePass : torch::autograd::Function<InOnePass> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& given_bias, Pair window,
-                            const ConvolutionOptions& options) {
-    const at::Tensor bias = given_bias.value_or(at::Tensor());
-    const PooledGeometry g(x, weight, window, options);
-    const at::Tensor signs = at::empty({cpu::signs_size(g.convolution)}, at::kChar);
-    at::Tensor y = empty_image(x, {g.windows.images, g.convolution.filters, g.windows.out_height, g.windows.out_width});
-    cpu::pooled_convolution(g.convolution, g.windows, channels_last(x), channels_last(weight), bias, signs, y);
-    context->save_for_backward({x, weight, bias, signs});
-    for (const auto& [name, pair] :
-         {std::pair{"window", window}, {"stride", options.stride}, {"padding", options.padding}})
-      context->saved_data[name] = std::vector<int64_t>(pair.begin(), pair.end());
-    return y;
+/// A convolution and what was done with its values, for its gradients.
+class PooledConvolution : public Node, public KernelAGradient {
+ public:
+  PooledConvolution(const variable_list& inputs, at::Tensor signs, Pair window, const ConvolutionOptions& options)
+      : Node(torch::autograd::collect_next_edges(inputs[0], inputs[1], inputs[kBias])),
+        signs_(std::move(signs)),
+        window_(window),
+        options_(options) {
+    for (const at::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
   }
 
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto pair = [&](const char* name) {
-      const auto values = context->saved_data[name].toIntVector();
-      return Pair{values[0], values[1]};
-    };
-    const Pair window = pair("window");
-    const ConvolutionOptions options{pair("stride"), pair("padding")};
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2];
-    if (at::GradMode::is_enabled()) return through_three(context, saved, gradients[0], window, options);
-    const PooledGeometry g(x, weight, window, options);
-    at::Tensor dx, dw, db;
-    if (context->needs_input_grad(0)) dx = empty_image(x, x.sizes());
-    if (context->needs_input_grad(1)) dw = empty_image(weight, weight.sizes());
-    if (bias.defined() && context->needs_input_grad(2)) db = at::empty(bias.sizes(), bias.options());
-    cpu::pooled_gradients(g.convolution, g.windows, channels_last(gradients[0]), channels_last(x),
-                          channels_last(weight), saved[3], dx, dw, db);
-    return {dx, dw, db, {}, {}};
-  }
-
-  /// Gradients that have gradients themselves.
-  static variable_list through_three(AutogradContext* context, const variable_list& saved, const at::Tensor& gradient,
-                                     Pair window, const ConvolutionOptions& options) {
-    variable_list inputs, found(5);
-    for (size_t i = 0; i < 3; ++i)
-      if (saved[i].defined() && context->needs_input_grad(i)) inputs.push_back(saved[i]);
-    const auto gradients = torch::autograd::grad({in_three(saved[0], saved[1], saved[2], window, options)}, inputs,
-                                                 {gradient}, /*retain_graph=*/true, /*create_graph=*/true);
-    auto next = gradients.begin();
-    for (size_t i = 0; i < 3; ++i)
-      if (saved[i].defined() && context->needs_input_grad(i)) found[i] = *next++;
+  variable_list apply(variable_list&& gradients) override {
+    if (!gradients[0].defined()) return variable_list(inputs_.size());
+    variable_list saved;
+    for (const SavedVariable& input : inputs_) saved.push_back(input.unpack());
+    if (at::GradMode::is_enabled()) return through_three(saved, gradients[0]);
+    variable_list found(saved.size());
+    for (size_t i = 0; i < saved.size(); ++i)
+      if (asks_for(i))
+        found[i] =
+            i == kBias ? at::empty(saved[i].sizes(), saved[i].options()) : empty_image(saved[i], saved[i].sizes());
+    const PooledGeometry g(saved[0], saved[1], window_, options_);
+    cpu::pooled_gradients(g.convolution, g.windows, channels_last(gradients[0]), channels_last(saved[0]),
+                          channels_last(saved[1]), signs_, found[0], found[1], found[kBias]);
     return found;
   }
+
+  void release_variables() override {
+    for (SavedVariable& input : inputs_) input.reset_data();
+    signs_.reset();
+  }
+
+ private:
+  static constexpr size_t kBias = 2;
+
+  bool asks_for(size_t input) const { return task_should_compute_output(input); }
+
+  /// Gradients that have gradients themselves.
+  variable_list through_three(const variable_list& saved, const at::Tensor& gradient) const {
+    variable_list inputs, found(saved.size());
+    for (size_t i = 0; i < saved.size(); ++i)
+      if (asks_for(i)) inputs.push_back(saved[i]);
+    const auto gradients = torch::autograd::grad({in_three(saved[0], saved[1], saved[kBias], window_, options_)},
+                                                 inputs, {gradient}, /*retain_graph=*/true, /*create_graph=*/true);
+    auto next = gradients.begin();
+    for (size_t i = 0; i < saved.size(); ++i)
+      if (asks_for(i)) found[i] = *next++;
+    return found;
+  }
+
+  std::vector<SavedVariable> inputs_;
+  at::Tensor signs_;
+  const Pair window_;
+  const ConvolutionOptions options_;
 };
+
+at::Tensor in_one_pass(const variable_list& inputs, Pair window, const ConvolutionOptions& options) {
+  const auto &x = inputs[0], &weight = inputs[1];
+  const PooledGeometry g(x, weight, window, options);
+  const at::Tensor signs = at::empty({cpu::signs_size(g.convolution)}, at::kChar);
+  at::Tensor y;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    y = empty_image(x, {g.windows.images, g.convolution.filters, g.windows.out_height, g.windows.out_width});
+    cpu::pooled_convolution(g.convolution, g.windows, channels_last(x), channels_last(weight), inputs[2], signs, y);
+  }
+  if (torch::autograd::compute_requires_grad(x, weight, inputs[2]))
+    torch::autograd::set_history(y, make_node<PooledConvolution>(inputs, signs, window, options));
+  return y;
+}
 
 }  // namespace
 
@@ -104,7 +132,7 @@ at::Tensor convolve_relu_pool(const at::Tensor& x, const at::Tensor& weight, con
   const bool is_ours = context.images != nullptr && context.slices == nullptr &&
                        !at::autocast::is_autocast_enabled(at::kCPU) && takes(x, weight, options.stride == Pair{1, 1});
   if (!is_ours) return in_three(x, weight, bias, window, options);
-  return InOnePass::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, window, options);
+  return in_one_pass({x, weight, bias}, window, options);
 }
 
 }  // namespace lockstep::dense

@@ -82,8 +82,8 @@ class Crew {
   void come_inside(int64_t member, Pass pass);
   /// A member leaves gradients of a part's weights for later, layer by layer.
   void leave_late(int64_t member, int64_t part, std::deque<LateWork> layers);
-  /// When it has gone back: computes them, each with a permit that no other wants. Returns when those are computed, too,
-  /// that others have taken.
+  /// When it has gone back: computes them, each with a permit that no other wants. Returns when those are computed,
+  /// too, that others have taken.
   void compute_late(int64_t member);
   /// Any number of members may be in flight, as all are needed at once in some layer of another process.
   void let_all_come();
@@ -168,8 +168,8 @@ class Crew {
   std::vector<std::vector<std::deque<LateWork>>> late_ LOCKSTEP_GUARDED_BY(mutex_);  // [member][part]
   std::vector<int64_t> helped_ LOCKSTEP_GUARDED_BY(mutex_);  // layers of a member that others compute now
   std::vector<int> idle_cores_ LOCKSTEP_GUARDED_BY(mutex_);  // that members left when they went to sleep
-  std::vector<Clock::time_point> began_;            // to compute: each is its member's
-  std::vector<std::unique_ptr<Sleeper>> sleepers_;  // what a member sleeps on until it is handed one
+  std::vector<Clock::time_point> began_;                     // to compute: each is its member's
+  std::vector<std::unique_ptr<Sleeper>> sleepers_;           // what a member sleeps on until it is handed one
 
   std::atomic<bool> stopped_{false};
   int64_t failed_member_ LOCKSTEP_GUARDED_BY(mutex_) = -1;

@@ -62,11 +62,12 @@ std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const in
   const auto border = [&](size_t stage) {
     return stage == 0 || stage == costs.size() || borders.empty() ? 0.0 : borders[stage];
   };
-  return best_cut(costs.size(), devices.size(), [&](size_t part, size_t begin, size_t end) {
-           const double mine = sum(begin, end) + border(begin) + border(end);
-           const double way = part > 0 && part <= links.size() ? links[part - 1] * border(begin) : 0;
-           return std::max(mine / static_cast<double>(devices[part]), way);
-         })
+  return best_cut(costs.size(), devices.size(),
+                  [&](size_t part, size_t begin, size_t end) {
+                    const double mine = sum(begin, end) + border(begin) + border(end);
+                    const double way = part > 0 && part <= links.size() ? links[part - 1] * border(begin) : 0;
+                    return std::max(mine / static_cast<double>(devices[part]), way);
+                  })
       .first;
 }
 
@@ -77,12 +78,14 @@ std::vector<size_t> cut_for_threads(std::span<const double> costs, std::span<con
   const auto own = [&](size_t part, size_t begin, size_t end) {
     return (sum(begin, end) - (part > 0 ? sum_late(begin, end) : 0)) / static_cast<double>(devices[part]);
   };
-  const double least = std::max(best_cut(costs.size(), devices.size(), own).largest, sum(0, costs.size()) / all_devices);
+  const double least =
+      std::max(best_cut(costs.size(), devices.size(), own).largest, sum(0, costs.size()) / all_devices);
   const double most = least * (1 + 1e-9);  // sums of the same numbers in another order
-  return best_cut(costs.size(), devices.size(), [&](size_t part, size_t begin, size_t end) {
-           return own(part, begin, end) <= most ? sum(begin, end) / static_cast<double>(devices[part])
-                                                : std::numeric_limits<double>::max();
-         })
+  return best_cut(costs.size(), devices.size(),
+                  [&](size_t part, size_t begin, size_t end) {
+                    return own(part, begin, end) <= most ? sum(begin, end) / static_cast<double>(devices[part])
+                                                         : std::numeric_limits<double>::max();
+                  })
       .first;
 }
 

@@ -18,9 +18,9 @@ namespace lockstep::parallel {
 std::vector<size_t> cut_evenly(std::span<const double> costs, std::span<const int64_t> devices,
                                std::span<const double> borders = {}, std::span<const double> links = {});
 
-/// The same for threads. `late`: what of each stage's costs are gradients of weights that any device may compute; those of
-/// the first part are not put off. Of the cuts whose parts are as even with that as can be, the one that is most even
-/// without.
+/// The same for threads. `late`: what of each stage's costs are gradients of weights that any device may compute; those
+/// of the first part are not put off. Of the cuts whose parts are as even with that as can be, the one that is most
+/// even without.
 std::vector<size_t> cut_for_threads(std::span<const double> costs, std::span<const double> late,
                                     std::span<const int64_t> devices);
 

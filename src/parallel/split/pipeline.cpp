@@ -91,7 +91,9 @@ class Pipeline::Member : public Borders {
       measure(next, stages, bundle);
       return true;
     }
-    if (next == stages) end_part(pipeline_.parts_here() - 1, [] {}, bundle);
+    if (next == stages)
+      end_part(
+          pipeline_.parts_here() - 1, [] {}, bundle);
     const auto found = std::ranges::find(pipeline_.first_, next);
     if (found == pipeline_.first_.end()) return true;
     const int64_t part = found - pipeline_.first_.begin();
@@ -200,10 +202,10 @@ class Pipeline::Member : public Borders {
   Pipeline& pipeline_;
   const int64_t number_;
   bool has_come_ = false;
-  int64_t passes_ = 0;  // since the last backward pass
-  Ends ends_;           // of the parts, in the last of these
+  int64_t passes_ = 0;                          // since the last backward pass
+  Ends ends_;                                   // of the parts, in the last of these
   std::vector<double> seconds_, late_seconds_;  // [stage], until the cut is made
-  uint64_t made_before_ = 0;     // autograd's number when the stage under way began
+  uint64_t made_before_ = 0;                    // autograd's number when the stage under way began
   size_t running_ = 0;
   double began_ = 0;
 };

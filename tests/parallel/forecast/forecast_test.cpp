@@ -101,7 +101,8 @@ TEST(AForecast, LeavesGradientsOfWeightsForTheBubble) {
       };
       const auto p = static_cast<double>(parts), work = 3.0 * static_cast<double>(replicas);
       EXPECT_NEAR(seconds(true), work + (p - 1), 0.11 * p) << parts << " parts, " << replicas << " replicas";
-      EXPECT_NEAR(seconds(false), work + (parts == 2 ? 1 : 4.5), 0.25) << parts << " parts, " << replicas << " replicas";
+      EXPECT_NEAR(seconds(false), work + (parts == 2 ? 1 : 4.5), 0.25)
+          << parts << " parts, " << replicas << " replicas";
     }
 }
 
