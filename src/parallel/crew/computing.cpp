@@ -21,9 +21,13 @@ void Crew::hand_over(int64_t member, int64_t next) {
 
 // The calling thread is about to sleep.
 void Crew::leave_core() {
-  const int here = sched_getcpu();
-  std::erase(idle_cores_, here);
-  idle_cores_.push_back(here);
+  keep_core();
+  idle_cores_.push_back(sched_getcpu());
+}
+
+// It goes on.
+void Crew::keep_core() {
+  std::erase(idle_cores_, sched_getcpu());
 }
 
 // Who is woken begins on a core that is idle. The system would often wake it on the core of whoever wakes it, and takes
@@ -60,7 +64,7 @@ void Crew::enter(int64_t member) {
   {
     const Lock lock(mutex_);
     check_running();
-    if (permits_.enter(member)) return;
+    if (permits_.enter(member)) return keep_core();
     ++change_;
   }
   change_.notify_all();
@@ -200,7 +204,7 @@ void Crew::exchange_permit(int64_t member, int64_t part, Way way) {
     chosen = permits_.take_free();
     std::erase(chosen, member);
     sleeps = permits_.wants(member);
-    if (sleeps) leave_core();
+    sleeps ? leave_core() : keep_core();
     take_cores(chosen);
     ++change_;
   }
@@ -240,6 +244,7 @@ void Crew::come_inside(int64_t member, Pass pass) {
     chosen = permits_.take_free();
     std::erase(chosen, member);
     sleeps = permits_.wants(member);
+    if (!sleeps) keep_core();
     take_cores(chosen);
     ++change_;
   }

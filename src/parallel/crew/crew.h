@@ -128,6 +128,7 @@ class Crew {
   void exchange_permit(int64_t member, int64_t part, Way way);
   void pause(int64_t member) LOCKSTEP_REQUIRES(mutex_);
   void leave_core() LOCKSTEP_REQUIRES(mutex_);
+  void keep_core() LOCKSTEP_REQUIRES(mutex_);
   void take_cores(const std::vector<int64_t>& members) LOCKSTEP_REQUIRES(mutex_);
   std::vector<int64_t> take_free() LOCKSTEP_REQUIRES(mutex_);
   bool begin_to_wait(int64_t member, std::vector<int64_t>& chosen) LOCKSTEP_REQUIRES(mutex_);

@@ -70,7 +70,7 @@ class VirtualProcess {
     double done = 0;       // of this part's backward pass
     double end = 0;        // of what it does now of that
     double began = 0;
-    bool at_border = false;  // it wants a permit to go on with its pass
+    bool at_border = false;         // it wants a permit to go on with its pass
     std::vector<size_t> next_late;  // [part] layer whose weights' gradients nobody has taken
     int64_t helped = 0;             // of these, how many others compute now
     bool awaits_helpers = false;

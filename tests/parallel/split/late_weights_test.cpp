@@ -159,25 +159,20 @@ TEST(LateWeights, WithoutAGradientHaveNone) {
 
 /// Two members and two parts: member 0 leaves these layers, and member 1 has ended.
 void leave_to_both(Crew& crew, const std::deque<LateWork>& layers) {
-  const auto end = [&](int64_t member) {
-    crew.end_pass(member);
-    crew.meet(member, "end", [] { return CrewWork{}; });
-    crew.leave(member);
-  };
-  std::thread other([&] {
-    crew.enter(1);
+  const auto pass = [&crew](int64_t member, const std::deque<LateWork>& late) {
     try {
-      end(1);
+      crew.enter(member);
+      crew.leave_late(member, 1, late);
+      crew.compute_late(member);
+      crew.end_pass(member);
+      crew.meet(member, "end", [] { return CrewWork{}; });
+      crew.leave(member);
     } catch (const CrewStopped&) {
+      return;  // the crew keeps the error
     }
-  });
-  crew.enter(0);
-  try {
-    crew.leave_late(0, 1, layers);
-    crew.compute_late(0);
-    end(0);
-  } catch (const CrewStopped&) {
-  }
+  };
+  std::thread other([&] { pass(1, {}); });
+  pass(0, layers);
   other.join();
 }
 
