@@ -68,8 +68,8 @@ void TeamState::join_parts(std::vector<std::map<std::string, at::Tensor>>& held,
     }
     for (int other = 0; wanted[m] && other < part.parts; ++other) {
       if (other == part.part) continue;
-      FirstMessage first;
-      const Parcel theirs = receive(line, other, 0, first);
+      Arrival next;
+      const Parcel theirs = receive(line, other, 0, next);
       for (size_t w = 0; w < theirs.words.size(); ++w) joined[m].emplace(theirs.words[w], theirs.tensors[w]);
     }
   }

@@ -87,6 +87,10 @@ class ProcessPipeline::Member : public Borders {
       sent_.push_back(std::move(work));
   }
 
+  void expect(int64_t part, int64_t topic) {
+    parallel::expect(pipeline_.messages_, place().rank_of(part), tag_of(topic), receives_[{part, topic}]);
+  }
+
   Parcel await(int64_t part, int64_t topic, Pass pass) {
     pipeline_.crew_.go_outside(number_);
     const PhaseScope waiting(Phase::wait, "another part of the network");
@@ -111,7 +115,8 @@ class ProcessPipeline::Member : public Borders {
   int64_t outlets_ = 0;  // since the last backward pass
   std::optional<Crossing> crossing_;
   std::deque<comm::Work> sent_;
-  std::map<std::pair<int64_t, int64_t>, FirstMessage> sends_, receives_;  // by part and topic
+  std::map<std::pair<int64_t, int64_t>, FirstMessage> sends_;  // by part and topic
+  std::map<std::pair<int64_t, int64_t>, Arrival> receives_;
 };
 
 /// Stands for all that lies in the parts in front: what comes to it goes to them.
@@ -189,6 +194,7 @@ void ProcessPipeline::Member::receive_from_behind(Bundle& bundle) {
   const Parcel parcel = await(place().part - 1, kForward, keeps ? Pass::begins : Pass::keeps_nothing);
   variable_list inputs = with_gradients(parcel);
   if (!inputs.empty() && keeps) {
+    sends_[{place().part - 1, kGradients + pass_}].foresee_gradients(inputs);
     const auto inlet = make_node<Inlet>(*this, pass_);
     torch::autograd::set_history(inputs, inlet);
     inlet_ = inlet;
@@ -201,6 +207,11 @@ void ProcessPipeline::Member::hand_on(const Bundle& bundle) {
   const Parcel parcel = parcel_of(bundle, *crossing_, place().part + 1);
   handed_on_ = with_gradients(parcel);
   check_connected(handed_on_, "what this part hands on");
+  expect(place().parts - 1, kOutput);
+  if (at::GradMode::is_enabled() && !handed_on_.empty()) {
+    receives_[{place().part + 1, kGradients + pass_}].first.foresee_gradients(handed_on_);
+    expect(place().part + 1, kGradients + pass_);
+  }
   send(place().part + 1, kForward, parcel);
 }
 

@@ -83,6 +83,10 @@ std::vector<int64_t> letter_of(const Parcel& parcel) {
   return letter;
 }
 
+FirstMessage next_after(int64_t letter_words) {
+  return {.bytes = std::max(FirstMessage{}.bytes, letter_words * kWord)};
+}
+
 class LetterReader {
  public:
   explicit LetterReader(std::vector<int64_t> letter) : letter_(std::move(letter)) {}
@@ -111,11 +115,24 @@ class LetterReader {
 
 }  // namespace
 
+// As letter_of() counts.
+void FirstMessage::foresee_gradients(const std::vector<at::Tensor>& tensors) {
+  if (is_foreseen) return;
+  int64_t words = 4;
+  for (const at::Tensor& tensor : tensors) {
+    const auto element = static_cast<int64_t>(tensor.element_size());
+    words += 5 + 2 * tensor.dim();
+    if (is_copied({0, tensor.numel()}, element)) words += words_of(tensor.numel() * element);
+  }
+  *this = next_after(words);
+  is_foreseen = true;
+}
+
 std::vector<comm::Work> post(const comm::Group& group, int to, int tag, const Parcel& parcel, FirstMessage& first) {
   const at::NoGradGuard no_grad;
   auto letter = letter_of(parcel);
   const int64_t begin = words_of(first.bytes), all = letter[0];
-  first.bytes = std::max(FirstMessage{}.bytes, all * kWord);
+  first = next_after(all);
   letter.resize(std::max(begin, all), 0);
   const auto words = at::tensor(letter, at::kLong);
   std::vector<comm::Work> works{group.send(words.narrow(0, 0, begin), to, tag)};
@@ -126,20 +143,29 @@ std::vector<comm::Work> post(const comm::Group& group, int to, int tag, const Pa
   return works;
 }
 
-Parcel receive(const comm::Group& group, int from, int tag, FirstMessage& first) {
+void expect(const comm::Group& group, int from, int tag, Arrival& next) {
+  if (next.memory.defined()) return;
+  next.memory = at::empty({words_of(next.first.bytes)}, at::kLong);
+  next.work = group.recv(next.memory, from, tag);
+}
+
+Parcel receive(const comm::Group& group, int from, int tag, Arrival& next) {
   const at::NoGradGuard no_grad;
-  const int64_t begin = words_of(first.bytes);
+  expect(group, from, tag, next);
   std::vector<int64_t> letter;
-  const auto read_on = [&](int64_t words) {
-    const auto message = at::empty({words}, at::kLong);
-    group.recv(message, from, tag).wait();
-    const std::span<const int64_t> read(message.const_data_ptr<int64_t>(), words);
-    letter.insert(letter.end(), read.begin(), read.end());
+  const auto read = [&](comm::Work work, const at::Tensor& message) {
+    work.wait();
+    const std::span<const int64_t> words(message.const_data_ptr<int64_t>(), message.numel());
+    letter.insert(letter.end(), words.begin(), words.end());
   };
-  read_on(begin);
+  read(next.work, std::exchange(next.memory, {}));
+  next.work = {};
   const int64_t all = letter[0];
-  first.bytes = std::max(FirstMessage{}.bytes, all * kWord);
-  if (all > begin) read_on(all - begin);
+  next.first = next_after(all);
+  if (const int64_t more = all - std::ssize(letter); more > 0) {
+    const auto rest = at::empty({more}, at::kLong);
+    read(group.recv(rest, from, tag), rest);
+  }
   LetterReader reader(std::move(letter));
   Parcel parcel;
   parcel.numbers = reader.numbers(reader.number());
