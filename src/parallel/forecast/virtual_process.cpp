@@ -27,7 +27,6 @@ VirtualProcess::VirtualProcess(VirtualTime& time, ProcessWork work, VirtualCores
       stays_(work_.members, false),
       helps_(work_.members, false),
       pending_(work_.post.size(), 0) {
-  for (Member& member : members_) member.next_late.assign(parts(), 0);
   if (line_ != nullptr)
     line_->on_delivery(work_.part, [this](int64_t member, Handover what) { deliver(member, what); });
 }

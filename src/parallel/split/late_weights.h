@@ -7,17 +7,18 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <deque>
-#include <functional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "parallel/crew/crew.h"
+
 namespace lockstep::parallel {
 
-/// The second half: gradients of weights, layer by layer, for which nobody waits. Each may run on any thread, and when
-/// its device would be idle.
-using LateWeights = std::deque<std::function<void()>>;
+/// The second half: gradients of weights, layer by layer, for which nobody waits. Each may run on any thread, when a
+/// device would be idle.
+using LateWeights = std::deque<LateWork>;
 
 /// What lies between two borders of a replica's graph.
 class PartGraph {
