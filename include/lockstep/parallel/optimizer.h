@@ -67,8 +67,9 @@ class Optimizer {
   /// residuals of a wire): Replica::state_dict, which all call, has it all.
   std::map<std::string, at::Tensor> state_dict() const;
   /// Throws Error that lists what is missing, unexpected or of another shape. Called by one replica of each process,
-  /// while the others don't step; the values must be the same on all processes, each of which takes its part. Where
-  /// processes hold parts of the network it takes them in the first step, and they must not change till then.
+  /// or by all, and then comes me.barrier(), so that nobody steps before; the values must be the same everywhere, and
+  /// each process takes its part. Where processes hold parts of the network it takes them in the first step, and they
+  /// must not change till then.
   void load_state_dict(const std::map<std::string, at::Tensor>& state) const;
 
  private:

@@ -19,6 +19,8 @@ import mend  # noqa: E402
 # The modules of programs, and what the doctor has in their environment.
 MODULES = {("fixes_data", "fixes_models"): {}, ("fixes_runs", "fixes_ranks"): {"LOCKSTEP_DOCTOR_TRACE": "1"}}
 CASES = [(module, name, code) for modules in MODULES for module in modules for name, code in mend.faults(module).items()]
+# What a fix may leave of the same cost: with four times the examples a part of the communication may still be seen.
+REST = {"batch-too-small": {"communication-exposed"}}
 
 
 @pytest.fixture(scope="module")
@@ -46,4 +48,4 @@ def test_the_fix_that_is_printed_mends_the_program(folder, module, name, code):
     before, after = (mend.judged(folder, f"{each}:{name}") for each in (module, f"mended_{module}"))
     assert mend.ended(folder, f"mended_{module}:{name}") == {"by itself"}
     assert worst(after, code) < worst(before, code) and code not in above_notes(after), [each.evidence for each in after]
-    assert above_notes(after) <= above_notes(before)
+    assert above_notes(after) <= above_notes(before) | REST.get(code, set())

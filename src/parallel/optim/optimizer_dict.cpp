@@ -90,6 +90,7 @@ std::map<std::string, std::vector<int64_t>> OptimizerState::state_sizes() const 
 }
 
 void OptimizerState::load_state_dict(const std::map<std::string, at::Tensor>& state) {
+  const std::lock_guard alone(loading_);
   const at::NoGradGuard no_grad;
   const auto expected = state_sizes();
   std::string wrong;

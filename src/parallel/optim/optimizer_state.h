@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -114,6 +115,7 @@ class OptimizerState {
   std::unique_ptr<GradientCompressor> compressor_;
   bool compresses_ = false;                       // in this step
   std::vector<std::array<at::Tensor, 3>> state_;  // [parameter][slot]: what is kept here, in the weight's order
+  std::mutex loading_;                            // held by the replica that loads, of those that do
   std::map<std::string, at::Tensor> loaded_;      // and not taken over yet
   std::unique_ptr<GradientExchange> exchange_;
   const bool batches_;  // one launch for the kernels of all pieces

@@ -42,7 +42,6 @@ State train_divided(Replica& me, const DividedRecipe& recipe, int64_t begin, int
     State state;
     for (const auto& [name, tensor] : from)
       if (name.starts_with("optimizer.")) state[name.substr(10)] = tensor;
-    me.barrier();
     optimizer.load_state_dict(state);
     me.barrier();
     me.set_steps(begin);

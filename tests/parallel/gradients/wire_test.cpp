@@ -47,7 +47,6 @@ State train_over(Replica& me, const WireRecipe& recipe, const State& from = {}, 
     State state;
     for (const auto& [name, tensor] : from)
       if (name.starts_with("optimizer.")) state[name.substr(10)] = tensor;
-    me.barrier();
     optimizer.load_state_dict(state);
     me.barrier();
     me.set_steps(begin);

@@ -99,6 +99,7 @@ std::string train(const Task& task, const Training& run, const comm::Group& grou
     if (!run.load.empty()) {
       if (me.number() == team.block().begin) load(archive, optimizer);
       me.set_steps(run.from);
+      me.barrier();
     }
     for (int64_t step = run.from; step < run.to; ++step) {
       auto [inputs, targets] = task.batch(step);

@@ -333,7 +333,7 @@ TEST(Team, ResumesFromItsState) {
       train(Team::create({.replicas = 4, .devices = "cpu:2"}), make(torch::kFloat), batches, Adam{.lr = 0.01});
   std::map<std::string, Tensor> state;
   const Net made = make(torch::kFloat);
-  Net middle = make(torch::kFloat);
+  Weights middle;
   const auto part = [&](Replica& me, Net& net, Optimizer& optimizer, size_t begin, size_t end) {
     for (size_t s = begin; s < end; ++s)
       me.step(torch::nn::functional::cross_entropy(net->forward(me.share_of(batches[s].inputs)),
@@ -346,21 +346,28 @@ TEST(Team, ResumesFromItsState) {
     part(me, net, optimizer, 0, 3);
     if (me.number() == 0) {
       state = optimizer.state_dict();
-      const torch::NoGradGuard no_grad;
-      for (size_t p = 0; p < net->parameters().size(); ++p) middle->parameters()[p].copy_(net->parameters()[p]);
+      middle = copy(*net);
     }
     me.barrier();
   });
-  Weights got;
-  Team::create({.replicas = 4, .devices = "cpu:4"}).run([&](Replica& me) {
-    auto net = me.share(middle);
-    auto optimizer = me.optimizer(Adam{.lr = 0.01});
-    if (me.number() == 0) optimizer.load_state_dict(state);
-    me.barrier();
-    part(me, net, optimizer, 3, 6);
-    if (me.number() == 0) got = copy(*net);
-  });
-  expect_equal(got, whole.weights);
+  for (const bool all_load : {false, true}) {
+    SCOPED_TRACE(all_load);
+    Weights got;
+    const Net saved = make(torch::kFloat);
+    {
+      const torch::NoGradGuard no_grad;
+      for (size_t p = 0; p < middle.size(); ++p) saved->parameters()[p].copy_(middle[p]);
+    }
+    Team::create({.replicas = 4, .devices = "cpu:4"}).run([&](Replica& me) {
+      auto net = me.share(saved);
+      auto optimizer = me.optimizer(Adam{.lr = 0.01});
+      if (all_load || me.number() == 0) optimizer.load_state_dict(state);
+      me.barrier();
+      part(me, net, optimizer, 3, 6);
+      if (me.number() == 0) got = copy(*net);
+    });
+    expect_equal(got, whole.weights);
+  }
 }
 
 }  // namespace
