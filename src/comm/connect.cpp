@@ -66,8 +66,9 @@ Group connect(const Environment& place, const ConnectOptions& options) {
           "MASTER_ADDR is not set, expected the address of rank 0's host: the job ", "spans several hosts, and ",
           place.launcher, " does not say where they meet");
   const auto patience = options.asks_around ? options.timeout : std::min(options.timeout, kHurry);
-  const auto store =
-      c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), open_store(place, patience));
+  auto opened = open_store(place, patience);
+  if (options.given_up) opened = store_to_give_up(std::move(opened), options.given_up);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), std::move(opened));
   const int gpu = own_gpu(place);
   if (backend.empty() || backend == "nccl")
     backend = agree_on_backend(*store, place.rank, place.size, gpu_identity(gpu), options.backend, patience);

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -16,9 +17,11 @@
 
 #include "comm/collective_checks.h"
 #include "comm/expect_failure.h"
+#include "comm/meeting/rendezvous.h"
 #include "comm/transport/staging.h"
 #include "comm/transport/transport_backend.h"
 #include "lockstep/comm/group.h"
+#include "support/error_of.h"
 #include "support/threads.h"
 
 namespace lockstep::comm {
@@ -30,6 +33,8 @@ using test::expect_failure;
 
 #define SKIP_WITHOUT_GLOO() \
   if (!has_gloo()) GTEST_SKIP() << "this build has no Gloo (headers: libgloo-dev)"
+
+constexpr milliseconds kLong{600000};  // nobody waits so long
 
 Group gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, milliseconds timeout,
                  const std::string& address = "127.0.0.1") {
@@ -169,6 +174,26 @@ TEST(Gloo, ARankThatDoesNotComeIsNamedAndLearnsOfIt) {
   run_threads(3, [](const Group& group) {
     if (group.rank() == 2) std::this_thread::sleep_for(milliseconds(3000));
     expect_failure([&] { group.barrier({.timeout = milliseconds(1500)}).wait(); }, 2, 3);
+  });
+}
+
+TEST(Gloo, WhoIsToldThatOthersWontComeWaitsNoLonger) {
+  SKIP_WITHOUT_GLOO();
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::atomic<bool> given_up = false;
+  std::atomic<int> left = 2;
+  lockstep::test::run_threads(3, [&](int rank) {
+    const auto mine = store_to_give_up(store, [&] { return given_up.load(); });
+    const auto backend = make_transport_backend(make_gloo_transport(mine, rank, 3, "127.0.0.1", kLong), kLong);
+    const Group group(backend);
+    group.barrier().wait();
+    if (rank < 2) {
+      const auto message = lockstep::test::error_of([&] { backend->subgroup({0, 1, 2}, 0); });
+      EXPECT_THAT(message, testing::HasSubstr("the others won't come"));
+      --left;
+    }
+    given_up = true;
+    while (left > 0) std::this_thread::sleep_for(milliseconds(1));
   });
 }
 

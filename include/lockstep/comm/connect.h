@@ -43,6 +43,9 @@ struct ConnectOptions {
   /// Whether ranks whose operation fails find out from each other who is to blame, which takes up to a second where one
   /// has died. Without it they fail at once, and name the one that they waited for; connecting is given up after 10 s.
   bool asks_around = true;
+  /// Asked now and then, by any thread, while ranks wait for each other to connect, also later for a part of them
+  /// (Group::split). True: not all will come, and connecting fails at once.
+  std::function<bool()> given_up = {};
   /// Lets "nccl" set TORCH_NCCL_ASYNC_ERROR_HANDLING=0 in the environment of this process, where it is not set: without
   /// it c10d ends the process of a rank whose peer has failed, before a CommError can. The other backends change
   /// nothing of the process: "gloo" blocks SIGPIPE in its own threads, and in the caller's for as long as a call takes.

@@ -196,6 +196,10 @@ Group Membership::join() {
     ConnectOptions wanted = options;
     wanted.name = text(options.name, "/", newest->number, "/", newest->run);
     wanted.asks_around = false;  // the launcher knows who has died
+    wanted.given_up = [store = connection_->store->clone(), number = newest->number] {
+      const auto newer = newest_in(*store);
+      return newer && newer->number > number;
+    };
     generation_ = newest->number;
     if (const auto group = try_to_make([&] { return connection_->connect(now, wanted); })) {
       enough_ = newest->enough;

@@ -88,7 +88,52 @@ c10::intrusive_ptr<c10d::Store> meet_by_file(const Environment& place, std::chro
   return store;
 }
 
+// Waiting for a key ends where somebody says that nobody will set it. Calls of torch's own store can't be ended so.
+class StoreToGiveUp : public c10d::Store {
+ public:
+  StoreToGiveUp(c10::intrusive_ptr<c10d::Store> store, std::function<bool()> given_up)
+      : Store(store->getTimeout()), store_(std::move(store)), given_up_(std::move(given_up)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<StoreToGiveUp>(store_->clone(), given_up_);
+  }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override { store_->set(key, value); }
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
+                                  const std::vector<uint8_t>& desired) override {
+    return store_->compareSet(key, expected, desired);
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    wait({key});
+    return store_->get(key);
+  }
+  int64_t add(const std::string& key, int64_t value) override { return store_->add(key, value); }
+  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
+  bool check(const std::vector<std::string>& keys) override { return store_->check(keys); }
+  int64_t getNumKeys() override { return store_->getNumKeys(); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
+    constexpr std::chrono::milliseconds kPause{2}, kAsk{50};
+    const auto until = Clock::now() + timeout;
+    for (auto ask = Clock::now() + kAsk; !store_->check(keys); std::this_thread::sleep_for(kPause)) {
+      if (Clock::now() > until)
+        C10_THROW_ERROR(DistStoreError, text("no ", keys[0], " within ", timeout.count(), " ms"));
+      if (Clock::now() < ask) continue;
+      if (given_up_()) C10_THROW_ERROR(DistStoreError, text("the others won't come to set ", keys[0]));
+      ask = Clock::now() + kAsk;
+    }
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const std::function<bool()> given_up_;
+};
+
 }  // namespace
+
+c10::intrusive_ptr<c10d::Store> store_to_give_up(c10::intrusive_ptr<c10d::Store> store,
+                                                 std::function<bool()> given_up) {
+  return c10::make_intrusive<StoreToGiveUp>(std::move(store), std::move(given_up));
+}
 
 c10::intrusive_ptr<c10d::Store> open_store(const Environment& place, std::chrono::milliseconds timeout) {
   const auto start = Clock::now();
