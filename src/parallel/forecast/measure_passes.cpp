@@ -23,7 +23,6 @@
 #include "lockstep/parallel/choose_split.h"
 #include "parallel/split/border.h"
 #include "parallel/split/late_weights.h"
-#include "parallel/split/slice_helpers.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -213,18 +212,6 @@ StepCost measure_passes(torch::nn::Module& network, Staged& staged, int64_t slic
   halves.go_back(loss(), cost.stages);
   network.zero_grad(true);
   return cost;
-}
-
-double measure_meeting() {
-  constexpr int kTimes = 200;
-  SliceHelpers helpers(1, 2, false);
-  const auto meet = [&] {
-    for (int time = 0; time < kTimes; ++time) helpers.run(0, 2, [](int64_t) {});
-  };
-  meet();
-  const auto before = std::chrono::steady_clock::now();
-  meet();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count() / kTimes;
 }
 
 }  // namespace lockstep::parallel

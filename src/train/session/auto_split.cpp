@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/session/auto_split.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+
 #include <charconv>
+#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -9,11 +13,15 @@
 #include "lockstep/parallel/choose_split.h"
 #include "lockstep/train/job.h"
 #include "train/profile/passes.h"
+#include "train/session/plan.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
+// Little enough for a slow link: 8 MiB cross in all.
+constexpr int64_t kLinkBytes = 1 << 20;
+constexpr int kLinkRounds = 3;
 
 // "auto" allows any number of bytes: 0.
 int64_t most_bytes(const std::string& text) {
@@ -28,6 +36,28 @@ int64_t most_bytes(const std::string& text) {
   return static_cast<int64_t>(number * (unit == "MiB" ? 1 << 20 : 1 << 30));
 }
 
+// What lies on the way of the gradients in a step: adding them up moves as much memory for each of their bytes as any
+// addition, and a rule reads and writes the states of a weight beside it.
+void add_update(parallel::StepCost& cost, const parallel::Rule& rule) {
+  int64_t bytes = 0;
+  for (const auto& gradient : cost.gradients) bytes += gradient.numel * gradient.element_bytes;
+  cost.sum_row = parallel::measure_addition(bytes);
+  cost.update = cost.sum_row * (1 + 2 * static_cast<double>(parallel::state_names(rule).size()) / 3);
+}
+
+int64_t least_of(const comm::Group& group, int64_t mine) {
+  const auto least = at::full({1}, mine, at::kLong);
+  group.all_reduce(least, comm::ReduceOp::min).wait();
+  return least.item<int64_t>();
+}
+
+std::string describe(const parallel::LinkCost& link) {
+  char line[96];
+  std::snprintf(line, sizeof line, "\nsplit auto: processes send each other %.0f Mbit/s, with a latency of %.2f ms",
+                8e-6 * link.bytes_per_second, 1e3 * link.latency);
+  return line;
+}
+
 }  // namespace
 
 bool is_auto_split(const std::string& split) {
@@ -39,16 +69,28 @@ std::pair<std::string, std::string> choose_split(const std::string& text, models
                                                  const run::Config& config, Precision precision, int64_t threads,
                                                  const comm::Group& group) {
   const int64_t most = most_bytes(text);
+  parallel::LinkCost link;
+  if (group.size() > 1) {
+    threads = least_of(group, threads);
+    link = parallel::measure_link(group, kLinkBytes, kLinkRounds);
+  }
   const std::string found = from_leader(group, [&] {
     const data::Batch batch = first_batch();
     auto cost = cost_of_passes(network, batch, config, precision);
     if (config.slices > 1 && threads > 1) cost.meeting = parallel::measure_meeting();
-    const auto forecasts =
-        parallel::forecast_splits(cost, {.replicas = (config.replicas + group.size() - 1) / group.size(),
-                                         .devices = threads,
-                                         .slices = config.slices,
-                                         .most_bytes = most});
-    return parallel::to_string(forecasts[0].split) + "\n" + parallel::describe(forecasts, most);
+    add_update(cost, rule_of(config));
+    const auto forecasts = parallel::forecast_splits(
+        cost,
+        {.replicas = config.replicas,
+         .processes = group.size(),
+         .devices = threads,
+         .slices = config.slices,
+         .may_be_processes = !batch.coordinates.defined() && config.blocks.empty() && config.audit == 0,
+         .order = config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical,
+         .most_bytes = most},
+        {}, link);
+    return parallel::to_string(forecasts[0].split) + "\n" + parallel::describe(forecasts, most) +
+           (group.size() > 1 ? describe(link) : "");
   });
   const size_t line = found.find('\n');
   return {found.substr(0, line), found.substr(line + 1)};

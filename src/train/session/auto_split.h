@@ -17,7 +17,7 @@ namespace lockstep::train {
 bool is_auto_split(const std::string& split);
 
 /// Process 0 measures this network on one replica's share of the first batch, and chooses for all: the split, and why,
-/// in lines for people. `threads`: of one process. Collective. Throws Error where the network can't be cut or the text
+/// in lines for people. `threads`: of this process. Collective. Throws Error where the network can't be cut or the text
 /// is no such split.
 std::pair<std::string, std::string> choose_split(const std::string& text, models::Classifier& network,
                                                  const std::function<data::Batch()>& first_batch,

@@ -158,9 +158,10 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
   if (std::ranges::any_of(list, [](const auto& t) { return std::holds_alternative<data::Normalize>(t); }))
     transforms = transforms.with(task.train->normalization());
   config.augment = transforms.empty() ? "none" : transforms.to_string();
-  UnfilledWeights unfilled;  // nobody asks this network for its values, but where a split is chosen by its steps
+  UnfilledWeights
+      unfilled;  // nobody asks this network for its values, but where process 0 chooses a split by its steps
   std::optional<UnfilledWeights::Scope> waiting;
-  if (!is_auto_split(config.split)) waiting.emplace(unfilled);
+  if (!is_auto_split(config.split) || group.rank() != 0) waiting.emplace(unfilled);
   const auto network = probe(task, config.seed);
   check_sizes(config, task);
   const data::Layout layout = layout_of(config, *network);
@@ -260,7 +261,7 @@ double Plan::epochs(const run::TrainingCursor& cursor) const {
   return static_cast<double>(cursor.epoch) + static_cast<double>(cursor.batch) / static_cast<double>(batches_per_epoch);
 }
 
-parallel::Rule Plan::rule() const {
+parallel::Rule rule_of(const run::Config& config) {
   parallel::Rule rule = parallel::make_rule(config.optimizer);
   for (const auto& [name, value] : {std::pair{"lr", config.lr},
                                     {"momentum", config.momentum},
@@ -271,6 +272,10 @@ parallel::Rule Plan::rule() const {
                                     {"eps", config.eps}})
     parallel::set_number(rule, name, value);
   return rule;
+}
+
+parallel::Rule Plan::rule() const {
+  return rule_of(config);
 }
 
 parallel::OptimizerOptions Plan::optimizer_options() const {

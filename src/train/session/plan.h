@@ -43,6 +43,9 @@ struct Plan {
 /// config.toml.
 void settle_rule(run::Config& config);
 
+/// The update rule of a configuration that leaves nothing of it open.
+parallel::Rule rule_of(const run::Config& config);
+
 /// The configuration that a checkpoint was written with, no default left open.
 run::Config config_of(const run::Checkpoint& checkpoint);
 

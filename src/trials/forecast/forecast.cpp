@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/parallel/choose_split.h"
 #include "lockstep/report/format.h"
 #include "trials/forecast/interval.h"
 #include "trials/forecast/measurements.h"
@@ -143,16 +144,17 @@ class Forecaster {
   void choose(ForecastRow& row) const {
     row.chosen = true;
     double least = std::numeric_limits<double>::infinity();
+    const parallel::SplitQuestion question{.processes = row.processes,
+                                           .devices = row.threads,
+                                           .slices = options_.config.slices,
+                                           .may_be_processes = !profile_.clouds};
     const auto stages = static_cast<int64_t>(profile_.cost.stages.size());
-    for (int64_t sharers = 1; sharers <= row.threads; ++sharers) {
-      if (options_.config.slices % sharers != 0) continue;
-      for (int64_t parts = 1; parts <= std::min(stages, row.threads / sharers); ++parts) {
-        const std::string split = parallel::to_string({.parts = parts, .sharers = sharers});
-        const double seconds = step_of(row, split, link_).seconds;
-        if (seconds >= least) continue;
-        least = seconds;
-        row.split = split;
-      }
+    for (const parallel::Split& one : parallel::possible_splits(question, stages)) {
+      const std::string split = parallel::to_string(one);
+      const double seconds = step_of(row, split, link_).seconds;
+      if (seconds >= least) continue;
+      least = seconds;
+      row.split = split;
     }
   }
 

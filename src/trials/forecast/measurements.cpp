@@ -1,82 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trials/forecast/measurements.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <chrono>
 #include <fstream>
-#include <functional>
 
-#include "lockstep/base/detail/median.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/parallel/choose_split.h"
 #include "trials/child.h"
 
 namespace lockstep::trials {
 namespace {
 
 using run::Json;
-using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kRounds = 7;
-
-/// Of this process, on all its threads.
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-struct Spent {
-  double seconds, cpu;
-};
-
-/// The median of what a call takes, where all ranks begin together.
-Spent time_of(const comm::Group& group, int repetitions, const std::function<void()>& call) {
-  std::vector<double> seconds, cpu;
-  for (int round = -1; round < kRounds; ++round) {
-    group.barrier().wait();
-    const auto began = SteadyClock::now();
-    const double cpu_began = cpu_seconds();
-    for (int i = 0; i < repetitions; ++i) call();
-    if (round < 0) continue;
-    seconds.push_back(std::chrono::duration<double>(SteadyClock::now() - began).count() / repetitions);
-    cpu.push_back((cpu_seconds() - cpu_began) / repetitions);
-  }
-  return {median(std::move(seconds)), median(std::move(cpu))};
-}
-
-/// Sums of three sizes and many small messages at once.
-parallel::LinkCost link_of(const comm::Group& group) {
-  constexpr int64_t kSmall = 4 << 20, kLarge = 16 << 20;
-  constexpr int kMessages = 64;
-  const auto sum_of = [&](int64_t bytes, int repetitions) {
-    const auto tensor = at::zeros({bytes / 4});
-    return time_of(group, repetitions, [&] { group.all_reduce(tensor).wait(); });
-  };
-  const Spent tiny = sum_of(64, 50), small = sum_of(kSmall, 4), large = sum_of(kLarge, 1);
-  const int other = 1 - group.rank();
-  const auto token = at::zeros({1}), heard = at::zeros({kMessages});
-  const Spent burst = time_of(group, 4, [&] {
-    std::vector<comm::Work> works;
-    for (int m = 0; m < kMessages; ++m) works.push_back(group.recv(heard.narrow(0, m, 1), other, m));
-    for (int m = 0; m < kMessages; ++m) works.push_back(group.send(token, other, m));
-    for (auto& work : works) work.wait();
-  });
-  const double bytes = kLarge - kSmall, more = std::max(1e-6, large.seconds - small.seconds);
-  const double message = std::min(tiny.seconds, burst.seconds / kMessages);
-  return {.latency = tiny.seconds - message,
-          .bytes_per_second = bytes / more,
-          .message = message,
-          .cpu_byte = std::max(0.0, large.cpu - small.cpu) / bytes,
-          .cpu_message = burst.cpu / kMessages};
-}
+constexpr int64_t kLinkBytes = 16 << 20;
+constexpr int kLinkRounds = 7;
 
 Json answer_passes(const run::Config& config, const MakeTask& make_task) {
   const auto passes = train::profile_passes(config, make_task(config));
@@ -112,7 +50,7 @@ void answer_measurement(const Json& request, const std::filesystem::path& folder
   if (request["what"] == "passes") return write_answer(folder, answer_passes(config, make_task));
   if (request["what"] == "shares") return write_answer(folder, answer_shares(request, config, make_task));
   const comm::Group all = comm::connect();
-  const Json link = to_json(link_of(all));
+  const Json link = to_json(parallel::measure_link(all, kLinkBytes, kLinkRounds));
   if (all.rank() == 0) write_answer(folder, link);
   all.finish();
 }

@@ -140,5 +140,36 @@ TEST(ForecastOfSplits, SharesSlicesWhereReplicasAreFewerThanDevices) {
   EXPECT_EQ(to_string(forecast_splits(even_stages(), {.replicas = 1, .devices = 4, .slices = 1})[0].split), "data");
 }
 
+std::string splits_of(const SplitQuestion& question) {
+  std::string out;
+  for (const Split& split : possible_splits(question, 4)) out += (out.empty() ? "" : " ") + to_string(split);
+  return out;
+}
+
+// Parts are threads where a process has enough of them for all, or processes, which copies of the network must use up.
+TEST(PossibleSplits, AreThoseThatATeamTakes) {
+  EXPECT_EQ(splits_of({}), "data");
+  EXPECT_EQ(splits_of({.devices = 3, .slices = 2}), "data p2 p3 t2");
+  EXPECT_EQ(splits_of({.processes = 6}), "data p2 p3");
+  EXPECT_EQ(splits_of({.processes = 4, .devices = 2, .slices = 2}), "data p2 p4 t2 p2t2 p4t2");
+  EXPECT_EQ(splits_of({.processes = 3, .devices = 2}), "data p2 p3");
+  EXPECT_EQ(splits_of({.processes = 3, .devices = 2, .may_be_processes = false}), "data p2");
+}
+
+// Gradients of the whole network cross between copies of it, and between parts what they hand on.
+TEST(ForecastOfSplits, DividesTheNetworkOverProcessesWhereTheirLinkIsSlow) {
+  StepCost cost = even_stages();
+  for (int64_t stage = 0; stage < static_cast<int64_t>(cost.stages.size()); ++stage) {
+    cost.stages[stage].handed_bytes = cost.stages[stage].returned_bytes = 1000;
+    cost.gradients.push_back({.numel = 1000000, .stage = stage});
+  }
+  const auto first = [&](double bytes_per_second) {
+    return to_string(
+        forecast_splits(cost, {.replicas = 8, .processes = 2}, {}, {.bytes_per_second = bytes_per_second})[0].split);
+  };
+  EXPECT_EQ(first(1e9), "data");
+  EXPECT_EQ(first(1e5), "p2");
+}
+
 }  // namespace
 }  // namespace lockstep::parallel
