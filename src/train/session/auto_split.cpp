@@ -47,7 +47,7 @@ void add_update(parallel::StepCost& cost, const parallel::Rule& rule) {
 
 int64_t least_of(const comm::Group& group, int64_t mine) {
   const auto least = at::full({1}, mine, at::kLong);
-  group.all_reduce(least, comm::ReduceOp::min).wait();
+  group.all_reduce(least, ReduceOp::min).wait();
   return least.item<int64_t>();
 }
 
