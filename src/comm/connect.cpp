@@ -18,7 +18,7 @@ namespace lockstep::comm {
 namespace {
 
 // How long those try to connect who would rather begin anew.
-constexpr std::chrono::milliseconds kHurry{10000};
+constexpr std::chrono::milliseconds kHurry{5000};
 
 // Empty where the ranks are still to find out what GPUs they have between them.
 std::string choose_alone(const Environment& place) {

@@ -41,7 +41,7 @@ struct ConnectOptions {
   /// The network interface of this host, by its address or name; empty takes the one that leads to the store.
   std::string interface = {};
   /// Whether ranks whose operation fails find out from each other who is to blame, which takes up to a second where one
-  /// has died. Without it they fail at once, and name the one that they waited for; connecting is given up after 10 s.
+  /// has died. Without it they fail at once, and name the one that they waited for; connecting is given up after 5 s.
   bool asks_around = true;
   /// Asked now and then, by any thread, while ranks wait for each other to connect, also later for a part of them
   /// (Group::split). True: not all will come, and connecting fails at once.

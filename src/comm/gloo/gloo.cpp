@@ -152,6 +152,9 @@ std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& st
                                        const std::string& address, std::chrono::milliseconds timeout,
                                        const FailureReports& reports);
 
+// How many times its time-out Gloo waits for another rank to connect.
+constexpr int kGlooPatience = 5;
+
 class GlooTransport : public Transport {
  public:
   GlooTransport(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string address,
@@ -164,7 +167,7 @@ class GlooTransport : public Transport {
         reports_(std::move(reports)) {
     const BrokenPipesBlocked blocked;
     const StartsPatientThreads patient;
-    auto options = ProcessGroupGloo::Options::create(timeout);
+    auto options = ProcessGroupGloo::Options::create(timeout / kGlooPatience);
     options->threads = 1;  // only the ring runs on them
     options->devices.push_back(is_interface(address_) ? ProcessGroupGloo::createDeviceForInterface(address_)
                                                       : ProcessGroupGloo::createDeviceForHostname(address_));
@@ -268,6 +271,27 @@ class GlooTransport : public Transport {
   c10::intrusive_ptr<ProcessGroupGloo> group_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
+// Nobody begins before all are there: Gloo would wait for the keys of those who have not come, and for connections of
+// those who are lost meanwhile, without a way to end it.
+void wait_for_all(c10d::Store& store, int rank, int size, Clock::time_point deadline) {
+  const auto key_of = [](int member) { return text("here/", member); };
+  try {
+    store.set(key_of(rank), std::vector<uint8_t>{1});
+    if (store.add("here", 1) == size) store.set("all here", std::vector<uint8_t>{1});
+    store.wait({"all here"}, std::max(left_until(deadline), std::chrono::milliseconds(100)));
+  } catch (const std::exception& error) {
+    std::string missing;
+    try {
+      for (int member = 0; member < size; ++member)
+        if (!store.check({key_of(member)})) missing += text(missing.empty() ? ": not rank " : ", ", member);
+    } catch (const std::exception&) {
+      missing = ", and the store is gone";
+    }
+    throw TransportFailure(-1,
+                           text("not all ", size, " ranks have come", missing, " (", first_line(error.what()), ")"));
+  }
+}
+
 // Gloo's mesh sometimes fails to come up between ranks that are all there (a connection "closed by peer", seen on full
 // machines): then all ranks try anew, or none does.
 std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -275,6 +299,7 @@ std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& st
                                        const FailureReports& reports) {
   constexpr int kAttempts = 3;
   const auto deadline = Clock::now() + timeout;
+  wait_for_all(*store, rank, size, deadline);
   std::string why;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto round = c10::make_intrusive<c10d::PrefixStore>(text("mesh", attempt), store);
