@@ -143,7 +143,7 @@ TEST(Compare, MeasuresProcessesOverANetworkOfARate) {
                                    "--set",    "hidden=1024,64",
                                    "--data",   "synthetic:1x8x8:4:512",
                                    "--batch",  "16",
-                                   "--splits", "data;p2",
+                                   "--splits", "data;p2;auto",
                                    "--rate",   "50mbit",
                                    "--rounds", "1",
                                    "--steps",  "5",
@@ -155,9 +155,11 @@ TEST(Compare, MeasuresProcessesOverANetworkOfARate) {
   EXPECT_EQ(lines_of(ended.out).back(), "identical");
   std::ifstream file(folder.file("table.json"));
   const auto rows = nlohmann::json::parse(file);
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0]["hash"], rows[1]["hash"]);
+  ASSERT_EQ(rows.size(), 3u);
+  for (const auto& row : rows) EXPECT_EQ(row["hash"], rows[0]["hash"]);
   for (const auto& row : rows) EXPECT_EQ(row["rate"], "50mbit");
+  EXPECT_THAT(ended.out, HasSubstr("split auto: p2 is chosen"));
+  EXPECT_THAT(ended.out, ContainsRegex("split auto: processes send each other [3-6][0-9] Mbit/s"));
   // The gradients of 130 thousand weights cross in one, what a layer gives for 16 examples in the other.
   EXPECT_GT(rows[0]["bytes_sent"], 2 * rows[1]["bytes_sent"].get<int64_t>());
   EXPECT_GT(rows[1]["bytes_sent"], 0);

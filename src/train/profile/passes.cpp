@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/choose_split.h"
 #include "train/input.h"
@@ -28,6 +31,12 @@ struct OneStage : Staged {
   }
 };
 
+double seconds_of(const parallel::StepCost& cost) {
+  double sum = 0;
+  for (const auto& stage : cost.stages) sum += stage.seconds();
+  return sum;
+}
+
 bool can_be_cut(models::Classifier& network) {
   try {
     return !network.stages().empty();
@@ -39,11 +48,15 @@ bool can_be_cut(models::Classifier& network) {
 }  // namespace
 
 parallel::StepCost cost_of_passes(models::Classifier& network, const data::Batch& batch, const run::Config& config,
-                                  Precision precision, bool as_one) {
+                                  Precision precision, int times, bool as_one) {
   OneStage one;
   Staged& staged = as_one && !can_be_cut(network) ? static_cast<Staged&>(one) : network;
-  return parallel::measure_passes(network, staged, config.slices, config.seed,
-                                  [&] { return loss_of(network, batch, precision); });
+  std::vector<parallel::StepCost> measured;
+  for (int time = 0; time < times; ++time)
+    measured.push_back(parallel::measure_passes(network, staged, config.slices, config.seed,
+                                                [&] { return loss_of(network, batch, precision); }));
+  std::ranges::sort(measured, {}, seconds_of);
+  return measured[measured.size() / 2];
 }
 
 }  // namespace lockstep::train

@@ -9,9 +9,9 @@
 
 namespace lockstep::train {
 
-/// What replica 0's pass over this batch costs (parallel/choose_split.h: measure_passes). A network without stages is
-/// one stage where `as_one`; else that is an Error.
+/// What replica 0's pass over this batch costs, the median of so many measurements (parallel/choose_split.h:
+/// measure_passes). A network without stages is one stage where `as_one`; else that is an Error.
 parallel::StepCost cost_of_passes(models::Classifier& network, const data::Batch& batch, const run::Config& config,
-                                  Precision precision, bool as_one = false);
+                                  Precision precision, int times, bool as_one = false);
 
 }  // namespace lockstep::train

@@ -26,12 +26,6 @@ Plan plan_of(const run::Config& config, const Task& task) {
   return make_plan(alone, task, comm::Group());
 }
 
-double seconds_of(const parallel::StepCost& cost) {
-  double sum = 0;
-  for (const auto& stage : cost.stages) sum += stage.seconds();
-  return sum;
-}
-
 // As a team lays its weights out (ShareOptions).
 void lay_out(const models::Classifier& network, data::Layout layout) {
   if (layout != data::Layout::channels_last) return;
@@ -51,11 +45,7 @@ PassProfile profile_passes(const run::Config& config, const Task& task) {
   options.workers = 0;
   data::Loader loader(plan.task.train, plan.order(), options);
   const data::Batch batch = loader.next(0);
-  std::vector<parallel::StepCost> measured;
-  for (int m = 0; m < kMeasurements; ++m)
-    measured.push_back(cost_of_passes(*network, batch, plan.config, plan.precision, /*as_one=*/true));
-  std::ranges::sort(measured, {}, seconds_of);
-  PassProfile out{.cost = measured[kMeasurements / 2],
+  PassProfile out{.cost = cost_of_passes(*network, batch, plan.config, plan.precision, kMeasurements, /*as_one=*/true),
                   .examples = plan.order().size(),
                   .updates = plan.updates,
                   .states = static_cast<int64_t>(parallel::state_names(plan.rule()).size())};

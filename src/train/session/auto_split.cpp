@@ -22,6 +22,7 @@ constexpr std::string_view kAuto = "auto";
 // Little enough for a slow link: 8 MiB cross in all.
 constexpr int64_t kLinkBytes = 1 << 20;
 constexpr int kLinkRounds = 3;
+constexpr int kPasses = 3;  // measurements, the middle one counts
 
 // "auto" allows any number of bytes: 0.
 int64_t most_bytes(const std::string& text) {
@@ -76,7 +77,7 @@ std::pair<std::string, std::string> choose_split(const std::string& text, models
   }
   const std::string found = from_leader(group, [&] {
     const data::Batch batch = first_batch();
-    auto cost = cost_of_passes(network, batch, config, precision);
+    auto cost = cost_of_passes(network, batch, config, precision, kPasses);
     if (config.slices > 1 && threads > 1) cost.meeting = parallel::measure_meeting();
     add_update(cost, rule_of(config));
     const auto forecasts = parallel::forecast_splits(
