@@ -139,7 +139,8 @@ TEST(ReadImage, AJpegIsNoLargerThanItsBytesCanTell) {
   const TemporaryFolder folder;
   Bytes bytes = jpeg_of(picture(16, 16));
   const std::array<uint8_t, 2> frame{0xFF, 0xC0};
-  const auto size = std::ranges::search(bytes, frame).begin() + 5;  // behind the length and the precision
+  const auto size =
+      std::search(bytes.begin(), bytes.end(), frame.begin(), frame.end()) + 5;  // behind the length and the precision
   std::fill(size, size + 4, uint8_t{0xF0});
   folder.write("a.jpg", bytes);
   EXPECT_THAT(error_of([&] { read_image(folder / "a.jpg"); }), HasSubstr("61680 x 61680 pixels in "));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/example_runs.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/base/detail/file.h"
@@ -58,7 +59,8 @@ run::Samples example_samples() {
     for (int y = 0; y < 28; ++y)
       for (int x = 0; x < 28; ++x) {
         const double distance = std::hypot(x - 13.5, (y - 13.5) * (1 + i % 3 * 0.4));
-        image.pixels.push_back(static_cast<uint8_t>(distance < 8 + i % 4 ? 255 - 20 * distance + 4 * (i % 5) : 0));
+        const double light = std::min(255.0, 255 - 20 * distance + 4 * (i % 5));
+        image.pixels.push_back(static_cast<uint8_t>(distance < 8 + i % 4 ? light : 0));
       }
     samples.samples.push_back({.id = i,
                                .image = std::move(image),
