@@ -51,8 +51,9 @@ std::vector<SplitForecast> forecast_splits(const StepCost& cost, const SplitQues
 /// What a pair of threads needs to begin and to end a layer that it shares.
 double measure_meeting();
 
-/// How long adding one tensor of so many bytes to another takes, on one device.
-double measure_addition(int64_t bytes);
+/// Fills in what adding up one replica's gradients and the update take, from an addition of tensors of that size. A
+/// rule reads and writes so many states of each weight beside it.
+void measure_update(StepCost& cost, int64_t states);
 
 /// The link between the first and the last process, by sums of up to `most_bytes`, each size `rounds` times.
 /// Collective; what comes back is the first process's. Two processes or more.

@@ -271,14 +271,20 @@ class GlooTransport : public Transport {
   c10::intrusive_ptr<ProcessGroupGloo> group_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
+// Until all have come to what has this name in the store.
+void meet(c10d::Store& store, const std::string& name, int size, Clock::time_point deadline) {
+  const std::string all = "all " + name;
+  if (store.add(name, 1) == size) store.set(all, std::vector<uint8_t>{1});
+  store.wait({all}, std::max(left_until(deadline), std::chrono::milliseconds(100)));
+}
+
 // Nobody begins before all are there: Gloo would wait for the keys of those who have not come, and for connections of
 // those who are lost meanwhile, without a way to end it.
 void wait_for_all(c10d::Store& store, int rank, int size, Clock::time_point deadline) {
   const auto key_of = [](int member) { return text("here/", member); };
   try {
     store.set(key_of(rank), std::vector<uint8_t>{1});
-    if (store.add("here", 1) == size) store.set("all here", std::vector<uint8_t>{1});
-    store.wait({"all here"}, std::max(left_until(deadline), std::chrono::milliseconds(100)));
+    meet(store, "here", size, deadline);
   } catch (const std::exception& error) {
     std::string missing;
     try {
@@ -311,8 +317,7 @@ std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& st
     }
     try {
       if (!made) round->add("failed", 1);
-      if (round->add("tried", 1) == size) round->set("all tried", std::vector<uint8_t>{1});
-      round->wait({"all tried"}, std::max(left_until(deadline), std::chrono::milliseconds(100)));
+      meet(*round, "tried", size, deadline);
       if (round->add("failed", 0) == 0) return made;
       if (made) why = "another rank did not";
     } catch (const std::exception& error) {

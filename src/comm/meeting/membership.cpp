@@ -39,6 +39,11 @@ std::optional<members::Generation> newest_in(c10d::Store& store) {
   return members::parse(text_at(store, members::key));
 }
 
+bool has_newer(c10d::Store& store, int number) {
+  const auto newest = newest_in(store);
+  return newest && newest->number > number;
+}
+
 // Whether the others of this rank's host, which has come back, are at work without it.
 bool is_left_out(c10d::Store& store, const Environment& place, milliseconds timeout) {
   if (place.local_size == place.size) return false;
@@ -109,8 +114,7 @@ bool Membership::is_done() {
 }
 
 bool Membership::has_changed() {
-  const auto newest = newest_in(*connection_->store);
-  return newest && newest->number > generation_;
+  return has_newer(*connection_->store, generation_);
 }
 
 // Where the members of a generation say that they have come.
@@ -197,8 +201,7 @@ Group Membership::join() {
     wanted.name = text(options.name, "/", newest->number, "/", newest->run);
     wanted.asks_around = false;  // the launcher knows who has died
     wanted.given_up = [store = connection_->store->clone(), number = newest->number] {
-      const auto newer = newest_in(*store);
-      return newer && newer->number > number;
+      return has_newer(*store, number);
     };
     generation_ = newest->number;
     if (const auto group = try_to_make([&] { return connection_->connect(now, wanted); })) {

@@ -12,6 +12,7 @@
 #include "lockstep/base/detail/median.h"
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/choose_split.h"
+#include "parallel/forecast/parts.h"
 #include "parallel/split/slice_helpers.h"
 
 namespace lockstep::parallel {
@@ -79,6 +80,18 @@ LinkCost link_of_two(const comm::Group& group, int64_t large_bytes, int rounds) 
           .cpu_message = burst.cpu / kMessages};
 }
 
+// One tensor of so many bytes to another, on one device.
+double seconds_of_adding(int64_t bytes) {
+  constexpr int64_t kMost = 64 << 20;
+  const int64_t some = std::clamp<int64_t>(bytes, 4, kMost);
+  const at::Tensor sum = at::zeros({some / 4}), term = at::zeros({some / 4});
+  const auto add = [&] { sum.add_(term); };
+  add();
+  const auto began = SteadyClock::now();
+  add();
+  return seconds_since(began) * static_cast<double>(bytes) / static_cast<double>(some);
+}
+
 }  // namespace
 
 double measure_meeting() {
@@ -93,15 +106,9 @@ double measure_meeting() {
   return seconds_since(began) / kTimes;
 }
 
-double measure_addition(int64_t bytes) {
-  constexpr int64_t kMost = 64 << 20;
-  const int64_t some = std::clamp<int64_t>(bytes, 4, kMost);
-  const at::Tensor sum = at::zeros({some / 4}), term = at::zeros({some / 4});
-  const auto add = [&] { sum.add_(term); };
-  add();
-  const auto began = SteadyClock::now();
-  add();
-  return seconds_since(began) * static_cast<double>(bytes) / static_cast<double>(some);
+void measure_update(StepCost& cost, int64_t states) {
+  cost.sum_row = seconds_of_adding(gradient_bytes(cost));
+  cost.update = cost.sum_row * (1 + 2 * static_cast<double>(states) / 3);
 }
 
 LinkCost measure_link(const comm::Group& group, int64_t most_bytes, int rounds) {

@@ -37,15 +37,6 @@ int64_t most_bytes(const std::string& text) {
   return static_cast<int64_t>(number * (unit == "MiB" ? 1 << 20 : 1 << 30));
 }
 
-// What lies on the way of the gradients in a step: adding them up moves as much memory for each of their bytes as any
-// addition, and a rule reads and writes the states of a weight beside it.
-void add_update(parallel::StepCost& cost, const parallel::Rule& rule) {
-  int64_t bytes = 0;
-  for (const auto& gradient : cost.gradients) bytes += gradient.numel * gradient.element_bytes;
-  cost.sum_row = parallel::measure_addition(bytes);
-  cost.update = cost.sum_row * (1 + 2 * static_cast<double>(parallel::state_names(rule).size()) / 3);
-}
-
 int64_t least_of(const comm::Group& group, int64_t mine) {
   const auto least = at::full({1}, mine, at::kLong);
   group.all_reduce(least, ReduceOp::min).wait();
@@ -79,7 +70,7 @@ std::pair<std::string, std::string> choose_split(const std::string& text, models
     const data::Batch batch = first_batch();
     auto cost = cost_of_passes(network, batch, config, precision, kPasses);
     if (config.slices > 1 && threads > 1) cost.meeting = parallel::measure_meeting();
-    add_update(cost, rule_of(config));
+    parallel::measure_update(cost, static_cast<int64_t>(parallel::state_names(rule_of(config)).size()));
     const auto forecasts = parallel::forecast_splits(
         cost,
         {.replicas = config.replicas,

@@ -158,8 +158,8 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
   if (std::ranges::any_of(list, [](const auto& t) { return std::holds_alternative<data::Normalize>(t); }))
     transforms = transforms.with(task.train->normalization());
   config.augment = transforms.empty() ? "none" : transforms.to_string();
-  UnfilledWeights
-      unfilled;  // nobody asks this network for its values, but where process 0 chooses a split by its steps
+  // Nobody asks this network for its values, but where process 0 chooses a split by its steps.
+  UnfilledWeights unfilled;
   std::optional<UnfilledWeights::Scope> waiting;
   if (!is_auto_split(config.split) || group.rank() != 0) waiting.emplace(unfilled);
   const auto network = probe(task, config.seed);
