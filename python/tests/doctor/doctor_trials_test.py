@@ -98,7 +98,7 @@ def test_another_number_of_ranks(tmp_path):
 
 NATIVE, LOCKSTEP = os.environ.get("LOCKSTEP_DOCTOR_NATIVE", ""), os.environ.get("LOCKSTEP_PROGRAM", "")
 # What traces say of time is what the machine did: other programs on it add such findings, and make them notes.
-OF_TIME = ("communication-exposed", "imbalance", "waits-for-data")
+OF_TIME = ("batch-too-small", "communication-exposed", "imbalance", "slow-python", "waits-for-data")
 
 
 @pytest.mark.skipif(not NATIVE or not pathlib.Path(NATIVE).exists(), reason="the C++ program is not built")
