@@ -16,6 +16,7 @@
 #include "archive/pickle.h"
 #include "archive/safetensors.h"
 #include "archive/source.h"
+#include "lockstep/archive/detail/disk_copy.h"
 #include "lockstep/archive/detail/tensor_archive.h"
 #include "lockstep/base/detail/first_line.h"
 
@@ -189,9 +190,11 @@ void write_archive(const std::function<void(std::string_view)>& write, const Val
   add(archive, checksums, "data.pkl", pickled.bytes.data(), pickled.bytes.size());
   const std::string order = "little";
   archive.writeRecord("byteorder", order.data(), order.size());
-  for (size_t k = 0; k < pickled.tensors.size() && !failure; ++k)
-    add(archive, checksums, "data/" + std::to_string(k), pickled.tensors[k].const_data_ptr(),
-        pickled.tensors[k].nbytes());
+  for (size_t k = 0; k < pickled.tensors.size() && !failure; ++k) {
+    const at::Tensor& tensor = pickled.tensors[k];
+    add(archive, checksums, "data/" + std::to_string(k), tensor.const_data_ptr(), tensor.nbytes());
+    let_go(tensor);
+  }
   archive.writeRecord(kChecksums, checksums.data(), checksums.size());
   archive.writeEndOfFile();
   if (failure) std::rethrow_exception(failure);

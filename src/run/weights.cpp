@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lockstep/archive/detail/disk_copy.h"
+#include "lockstep/archive/detail/tensor_archive.h"
 #include "lockstep/base/detail/sha256.h"
 #include "lockstep/base/error.h"
 
@@ -35,13 +37,20 @@ Tensors weights_in(const archive::Value& value, const std::string& name) {
        ", expected a checkpoint of lockstep train or a dict of tensors (torch.save(model.state_dict(), file))");
 }
 
+FoundWeights find_weights(const std::filesystem::path& file) {
+  if (std::filesystem::is_directory(file)) {
+    if (auto found = find_checkpoint(file)) return {std::move(found->checkpoint.weights), std::move(found->checksums)};
+    const auto weights = file / "weights.pt";
+    require(std::filesystem::exists(weights), "read_weights", "folder '", file.string(),
+            "' has neither last.pt nor weights.pt, expected a run's folder or a file");
+    return find_weights(weights);
+  }
+  archive::MappedFile mapped = archive::map_tensor_file(file.string());
+  return {weights_in(mapped.value, file.string()), std::move(mapped.checksums)};
+}
+
 Tensors read_weights(const std::filesystem::path& file) {
-  if (!std::filesystem::is_directory(file)) return weights_in(archive::read_tensor_file(file.string()), file.string());
-  if (auto found = find_checkpoint(file)) return std::move(found->checkpoint.weights);
-  const auto weights = file / "weights.pt";
-  require(std::filesystem::exists(weights), "read_weights", "folder '", file.string(),
-          "' has neither last.pt nor weights.pt, expected a run's folder or a file");
-  return weights_in(archive::read_tensor_file(weights.string()), weights.string());
+  return find_weights(file).weights;
 }
 
 void write_weights(const std::filesystem::path& file, const Tensors& weights) {
@@ -57,6 +66,7 @@ std::string hash_of(const Tensors& weights) {
     sha.update(head.data(), head.size());
     const auto bytes = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
     sha.update(bytes.const_data_ptr(), bytes.nbytes());
+    archive::let_go(bytes);
   }
   return sha.hex();
 }

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <future>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/context/detail/unfilled_weights.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/state_dict.h"
 #include "lockstep/parallel/detail/surviving_work.h"
@@ -64,6 +66,7 @@ std::shared_ptr<const data::Dataset> limited(std::shared_ptr<const data::Dataset
 struct Trainer::Impl {
   Plan plan;
   std::optional<run::Checkpoint> start;
+  std::optional<run::Tensors> initial{};
   std::function<void(const StepReport&, const models::Classifier&)> on_step{};
   std::function<void(const StepReport&, const models::StateDict&)> on_weights{};
   std::function<void(const EpochReport&)> on_epoch{};
@@ -109,17 +112,31 @@ MakeNetwork make_network(const run::Config& config, const data::DatasetInfo& inf
 
 namespace {
 
-// Replica 0 reads them for all when it begins; a mistake is known before the run's folder is touched.
-void check_initial_weights(const Plan& plan) {
-  if (!run::begins_with_file(plan.config)) return;
-  from_leader(plan.team.group(), [&] {
+// Of the processes that load them: the leader, which shares them out, and others that hold a part and have the same
+// file. A mistake is known before the run's folder is touched.
+std::optional<run::Tensors> initial_weights(const Plan& plan) {
+  if (!run::begins_with_file(plan.config)) return std::nullopt;
+  run::FoundWeights mine;
+  const std::string checksums = from_leader(plan.team.group(), [&] {
     try {
-      models::load_state_dict(*probe(plan.task, plan.config.seed), run::read_weights(plan.config.init));
+      mine = run::find_weights(plan.config.init);
+      UnfilledWeights unfilled;
+      const UnfilledWeights::Scope waiting(unfilled);
+      models::load_state_dict(*probe(plan.task, plan.config.seed), mine.weights, plan.config.init);
     } catch (const Error& error) {
       fail("train", "the weights of '", plan.config.init, "' do not fit: ", error.what());
     }
-    return "";
+    return mine.checksums;
   });
+  if (plan.team.group().rank() == 0) return std::move(mine.weights);
+  if (!plan.team.processes_hold_parts() || checksums.empty()) return std::nullopt;
+  try {
+    mine = run::find_weights(plan.config.init);
+    if (mine.checksums == checksums) return std::move(mine.weights);
+  } catch (const Error& error) {
+    log_info("process 0 sends the weights of '", plan.config.init, "': ", error.what());  // not here, or damaged
+  }
+  return std::nullopt;
 }
 
 void check_folder(const Plan& plan) {
@@ -175,7 +192,7 @@ Trainer::Trainer(const run::Config& config, Task task, const comm::Group& group,
     resumed_config(impl_->plan.config, recipe_names(), *impl_->start);
     warn_of_fingerprint(impl_->plan, *impl_->start);
   } else {
-    check_initial_weights(impl_->plan);
+    impl_->initial = initial_weights(impl_->plan);
   }
 }
 
@@ -254,6 +271,7 @@ Outcome Trainer::run() {
     if (recorder) recorder->event(event);
   Work work{.plan = plan,
             .start = impl_->start,
+            .initial = impl_->initial,
             .loader = loader,
             .evaluator = evaluator ? &*evaluator : nullptr,
             .ledger = ledger ? &*ledger : nullptr,

@@ -102,6 +102,26 @@ TEST(TrainContract, ARunGoesOnUnderOtherSplitsToTheSameBits) {
   EXPECT_EQ(hash_of(run), hash_of(alone));
 }
 
+// A part's process reads the file itself where it is the leader's, and is sent the weights where it isn't there.
+TEST(TrainContract, PartsBeginWithTheWeightsOfAFile) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
+  const TemporaryFolder folder;
+  const Words recipe{"train",    "mlp",        "--data", "synthetic:1x8x8:4:64", "--batch",    "16",
+                     "--epochs", "1",          "--set",  "hidden=16,16,16",      "--replicas", "4",
+                     "--quiet",  "--momentum", "0.9",    "--no-curves"};
+  expect_success(recipe + Words{"--devices", "1", "--seed", "7", "--out", folder.file("first")});
+  const Words begun = recipe + Words{"--devices", "1", "--init"};
+  expect_success(begun + Words{folder.file("first/last.pt"), "--out", folder.file("alone")});
+  const Words places{folder.file("first/last.pt"), folder.file("first/weights.pt"), "first/weights.pt"};
+  for (const std::string& place : places) {
+    const std::string run = folder.file("run-" + std::to_string(place.size()));
+    std::string command = "[ $RANK = 0 ] && cd " + folder.path().string() + "; exec " + built("bin/lockstep");
+    for (const auto& word : begun + Words{place, "--split", "p2", "--out", run}) command += " " + word;
+    expect_success({"run", "-n", "2", "--", "sh", "-c", command});
+    EXPECT_EQ(hash_of(run), hash_of(folder.file("alone"))) << place;
+  }
+}
+
 // A small recipe that needs no package.
 TEST(Train, ASignalEndsTheStepAndTheRunGoesOnLater) {
   const TemporaryFolder folder;

@@ -15,6 +15,13 @@ Tensors weights_in(const archive::Value& value, const std::string& name);
 /// else its weights.pt.
 Tensors read_weights(const std::filesystem::path& file);
 
+struct FoundWeights {
+  Tensors weights;
+  std::string checksums;  ///< tell it from another file of the name; none where Lockstep has not written it
+};
+/// The same, in the file's own pages where that can be (tensor_archive.h).
+FoundWeights find_weights(const std::filesystem::path& file);
+
 /// A plain dict of tensors, that Python reads with torch.load(..., weights_only=True) and load_state_dict, or
 /// safetensors where the name ends so. Throws Error where it can't be written.
 void write_weights(const std::filesystem::path& file, const Tensors& weights);

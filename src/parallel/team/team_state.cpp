@@ -11,12 +11,46 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/archive/detail/disk_copy.h"
 #include "lockstep/base/error.h"
 #include "lockstep/context/timeline_scope.h"
 #include "lockstep/numerics/reduce.h"
 #include "parallel/split/processes/messages/parcel.h"
 
 namespace lockstep::parallel {
+namespace {
+
+constexpr size_t kParcelBytes = size_t{32} << 20;  // or one tensor that is larger
+
+// The last one is empty.
+std::vector<Parcel> in_parcels(const std::map<std::string, at::Tensor>& tensors) {
+  std::vector<Parcel> out(1);
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (bytes > 0 && bytes + tensor.nbytes() > kParcelBytes) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    out.back().words.push_back(name);
+    out.back().tensors.push_back(tensor);
+    bytes += tensor.nbytes();
+  }
+  if (!tensors.empty()) out.emplace_back();
+  return out;
+}
+
+// What other parts hold lies on the disk, so that no process needs the memory for all of the network.
+void receive_parcels(const comm::Group& line, int from, std::map<std::string, at::Tensor>& into) {
+  for (;;) {
+    Arrival next;
+    const Parcel parcel = receive(line, from, 0, next);
+    if (parcel.words.empty()) return;
+    for (size_t w = 0; w < parcel.words.size(); ++w)
+      into.emplace(parcel.words[w], archive::disk_copy(parcel.tensors[w]));
+  }
+}
+
+}  // namespace
 
 at::Tensor TeamState::sum_rows(const at::Tensor& rows, const comm::Group& group) const {
   const auto program = has_other_processes() ? TreeProgram::of_block(placement.replicas(), block)
@@ -56,22 +90,16 @@ void TeamState::join_parts(std::vector<std::map<std::string, at::Tensor>>& held,
   std::vector<comm::Work> sent;
   std::vector<std::map<std::string, at::Tensor>> joined = held;
   for (size_t m = 0; m < held.size(); ++m) {
-    Parcel parcel;
-    for (const auto& [name, tensor] : held[m]) {
-      parcel.words.push_back(name);
-      parcel.tensors.push_back(tensor);
-    }
+    const std::vector<Parcel> parcels = in_parcels(held[m]);
     for (int other = 0; other < part.parts; ++other) {
       if (other == part.part || wishes[other * mine.numel() + static_cast<int64_t>(m)].item<int64_t>() == 0) continue;
-      FirstMessage first;
-      for (comm::Work& work : post(line, other, 0, parcel, first)) sent.push_back(std::move(work));
+      for (const Parcel& parcel : parcels) {
+        FirstMessage first;
+        for (comm::Work& work : post(line, other, 0, parcel, first)) sent.push_back(std::move(work));
+      }
     }
-    for (int other = 0; wanted[m] && other < part.parts; ++other) {
-      if (other == part.part) continue;
-      Arrival next;
-      const Parcel theirs = receive(line, other, 0, next);
-      for (size_t w = 0; w < theirs.words.size(); ++w) joined[m].emplace(theirs.words[w], theirs.tensors[w]);
-    }
+    for (int other = 0; wanted[m] && other < part.parts; ++other)
+      if (other != part.part) receive_parcels(line, other, joined[m]);
   }
   for (comm::Work& work : sent) work.wait();
   held = std::move(joined);

@@ -108,8 +108,9 @@ void Session::load_initial_weights(models::Classifier& network) const {
   if (work_.start) {
     if (plan_.team.processes_hold_parts() ? first_here() : leads())
       models::load_state_dict(network, work_.start->weights, "checkpoint");
-  } else if (leads() && run::begins_with_file(plan_.config)) {
-    models::load_state_dict(network, run::read_weights(plan_.config.init));
+  } else if (first_here() && work_.initial) {
+    models::load_state_dict(network, *work_.initial, plan_.config.init);
+    work_.initial.reset();
   }
 }
 

@@ -44,6 +44,7 @@ struct Copies {
 struct Work {
   const Plan& plan;
   const std::optional<run::Checkpoint>& start;
+  std::optional<run::Tensors>& initial;  // of a file, until they are loaded
   data::Loader& loader;
   Evaluator* evaluator;          // none without a test set
   data::Ledger* ledger;          // none unless the data is checked

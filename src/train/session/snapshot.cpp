@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "lockstep/archive/detail/disk_copy.h"
 #include "lockstep/base/error.h"
 #include "lockstep/numerics/detail/flat.h"
 
@@ -74,7 +75,9 @@ FiguresSoFar read_figures(const archive::Value::Dict& extra) {
 
 bool is_finite(const run::Tensors& tensors) {
   return std::ranges::all_of(tensors, [](const auto& item) {
-    return !item.second.is_floating_point() || item.second.isfinite().all().template item<bool>();
+    const bool finite = !item.second.is_floating_point() || item.second.isfinite().all().template item<bool>();
+    archive::let_go(item.second);
+    return finite;
   });
 }
 
