@@ -76,8 +76,8 @@ void pad(const Batch& batch, int64_t rows) {
 
 }  // namespace
 
-BufferPool::BufferPool(const DatasetInfo& info, Layout layout, bool pinned, size_t most)
-    : info_(info), layout_(layout), pinned_(pinned), most_(most) {}
+BufferPool::BufferPool(const DatasetInfo& info, Layout layout, bool pinned, bool reads_inputs, size_t most)
+    : info_(info), layout_(layout), pinned_(pinned), reads_inputs_(reads_inputs), most_(most) {}
 
 BufferPool::Buffers BufferPool::take(int64_t rows) {
   std::vector<int64_t> inputs{rows}, targets{rows};
@@ -101,8 +101,11 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
   // A consumer in inference mode may be the one who reads, and his buffers serve training later.
   const c10::InferenceMode off(false);
   const auto longs = at::TensorOptions(at::kLong).pinned_memory(pinned_);
-  return {at::empty({rows}, at::TensorOptions(at::kLong)),
-          at::empty(inputs, at::TensorOptions(at::kFloat).pinned_memory(pinned_), format), at::empty(targets, longs)};
+  Buffers buffers{at::empty({rows}, at::TensorOptions(at::kLong)),
+                  at::empty(inputs, at::TensorOptions(at::kFloat).pinned_memory(pinned_), format),
+                  at::empty(targets, longs)};
+  if (!reads_inputs_) buffers.inputs.zero_();
+  return buffers;
 }
 
 void BufferPool::give(Buffers buffers) {
@@ -170,7 +173,8 @@ class RowReader : public ShareReader {
         dataset_(std::move(dataset)),
         layout_(options.layout),
         transforms_(options.transforms, *dataset_, options.seed),
-        pool_(dataset_->info(), layout_, pin(options),
+        reads_inputs_(options.inputs),
+        pool_(dataset_->info(), layout_, pin(options), reads_inputs_,
               static_cast<size_t>(2 * options.block.value_or(Interval{0, options.replicas}).size())) {}
 
   const Dataset& dataset() const override { return *dataset_; }
@@ -188,8 +192,12 @@ class RowReader : public ShareReader {
     batch.targets = std::move(buffers.targets);
     const std::span<int64_t> ids(batch.ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(batch.count));
     order().fill(batch.at.epoch, positions.begin, ids);
-    transforms_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(),
-                     batch.targets.mutable_data_ptr<int64_t>(), scratch);
+    auto* const targets = batch.targets.mutable_data_ptr<int64_t>();
+    if (reads_inputs_)
+      transforms_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(), targets,
+                       scratch);
+    else
+      dataset_->read_targets(ids, targets);
     pad(batch, rows);
     batch.weight = labelled(batch);
     return batch;
@@ -199,6 +207,7 @@ class RowReader : public ShareReader {
   std::shared_ptr<const Dataset> dataset_;
   Layout layout_;
   PreparedTransforms transforms_;
+  bool reads_inputs_;
   BufferPool pool_;
 };
 

@@ -22,7 +22,8 @@ class BufferPool {
     at::Tensor ids, inputs, targets;
   };
 
-  BufferPool(const DatasetInfo& info, Layout layout, bool pinned, size_t most);
+  /// `reads_inputs`: else inputs are zeros, which nobody writes to.
+  BufferPool(const DatasetInfo& info, Layout layout, bool pinned, bool reads_inputs, size_t most);
 
   /// Buffers for so many rows: used ones where there are some.
   Buffers take(int64_t rows);
@@ -32,7 +33,7 @@ class BufferPool {
  private:
   const DatasetInfo& info_;
   Layout layout_;
-  bool pinned_;
+  bool pinned_, reads_inputs_;
   size_t most_;
   Mutex mutex_;
   std::vector<Buffers> given_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -24,6 +24,7 @@ data::LoaderOptions loader_options(const EvaluationOptions& options) {
           .block = options.block,
           .transforms = options.transforms.deterministic(),
           .layout = options.layout,
+          .inputs = options.inputs,
           .workers = options.workers,
           .cache = options.cache,
           .points = options.figures.points};

@@ -296,6 +296,28 @@ TEST(Loader, WhatReadingThrowsReachesTheReplicaThatWantedIt) {
   }
 }
 
+TEST(Loader, WithoutInputsBatchesAreTheSameElse) {
+  const auto broken = std::make_shared<Broken>();  // which nobody notices here
+  for (const auto& dataset : {images(), std::static_pointer_cast<const Dataset>(broken)}) {
+    broken->mended = true;
+    LoaderOptions options{.batch = 10, .replicas = 3, .tail = Tail::pad};
+    Loader whole = make_loader(options, dataset);
+    options.inputs = false;
+    Loader without = make_loader(options, dataset);
+    std::vector<Batch> wanted;
+    for (int i = 0; i < 12; ++i) wanted.push_back(whole.next(i % 3));
+    broken->mended = false;
+    for (int i = 0; i < 12; ++i) {
+      const Batch batch = without.next(i % 3);
+      EXPECT_TRUE(batch.ids.equal(wanted[i].ids));
+      EXPECT_TRUE(batch.targets.equal(wanted[i].targets));
+      EXPECT_EQ(batch.weight, wanted[i].weight);
+      EXPECT_EQ(batch.inputs.sizes(), wanted[i].inputs.sizes());
+      EXPECT_EQ(batch.inputs.count_nonzero().item<int64_t>(), 0);
+    }
+  }
+}
+
 TEST(Loader, WaitingIsMeasured) {
   Loader loader = make_loader({.batch = 20, .replicas = 2, .workers = 0});
   double waited = 0;

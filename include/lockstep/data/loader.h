@@ -74,6 +74,9 @@ struct LoaderOptions {
   uint64_t seed = 0;
   /// Of [n, C, H, W] inputs.
   Layout layout = Layout::contiguous;
+  /// Off: inputs of images have their sizes and are zeros; nothing is decoded. For a process that holds a later part of
+  /// a network (Team::holds_first_part), whose stages never look at them. Clouds are read all the same.
+  bool inputs = true;
   /// Threads that read ahead; 0: whoever asks reads. One reads 28 x 28 images for some hundred cores.
   int workers = 1;
   /// How many batches are read ahead.

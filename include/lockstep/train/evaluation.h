@@ -40,6 +40,7 @@ struct EvaluationOptions {
   Interval block{0, 1};  ///< those of this process
   data::Transforms transforms{};
   data::Layout layout = data::Layout::contiguous;
+  bool inputs = true;  ///< data::LoaderOptions::inputs
   Precision precision = Precision::full;
   int workers = 1;
   std::string cache{};  ///< data::LoaderOptions::cache

@@ -199,6 +199,10 @@ bool Team::processes_hold_parts() const {
   return state_->has_process_parts();
 }
 
+bool Team::holds_first_part() const {
+  return state_->part.part == 0;
+}
+
 int64_t Team::bytes_sent() const {
   int64_t bytes = 0;
   for (const comm::Group& group : state_->groups()) bytes += group.bytes_sent();

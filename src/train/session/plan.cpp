@@ -235,6 +235,7 @@ data::LoaderOptions Plan::loader_options() const {
           .transforms = transforms,
           .seed = config.seed,
           .layout = layout,
+          .inputs = team.holds_first_part(),
           .workers = static_cast<int>(config.workers),
           .cache = config.cache};
 }
@@ -247,6 +248,7 @@ EvaluationOptions Plan::evaluation_options() const {
       .block = team.block(),
       .transforms = transforms,
       .layout = layout,
+      .inputs = team.holds_first_part(),
       .precision = precision,
       .workers = static_cast<int>(config.workers),
       .cache = config.cache,
