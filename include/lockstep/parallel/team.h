@@ -89,8 +89,8 @@ class Team {
   int64_t bytes_sent() const;
   /// Whether the network that is shared lies in several processes, each of which holds a part of it.
   bool processes_hold_parts() const;
-  /// Whether this process computes the network's first stage. Else forward() passes over it, and may be given any values
-  /// of the input's sizes: images need not be read (data::LoaderOptions::inputs).
+  /// Whether this process computes the network's first stage. Else forward() passes over it, and may be given any
+  /// values of the input's sizes: images need not be read (data::LoaderOptions::inputs).
   bool holds_first_part() const;
   /// One line: "8 replicas on 2 processes (4+4), 2 threads here".
   std::string describe() const;
