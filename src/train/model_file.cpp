@@ -121,6 +121,7 @@ ModelFigures evaluate_model(const EvaluateOptions& options, const comm::Group& g
   run::Config& config = model.config;
   if (!options.data.empty()) config.data = options.data;
   config.devices = options.devices;
+  config.split = options.split;
   if (options.batch > 0) config.evaluate_batch = options.batch;
   if (options.replicas > 0) config.replicas = options.replicas;
   config.examples = config.test_examples = options.examples;

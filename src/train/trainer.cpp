@@ -16,6 +16,7 @@
 #include "lockstep/run/run_files.h"
 #include "lockstep/run/weights.h"
 #include "lockstep/train/job.h"
+#include "train/session/auto_split.h"
 #include "train/session/plan.h"
 #include "train/session/recorder.h"
 #include "train/session/session.h"
@@ -161,7 +162,7 @@ Evaluation evaluate(const run::Config& config, const Task& task, const run::Tens
   wanted.tail = "exact";
   wanted.blocks.clear();
   wanted.audit = 0;
-  wanted.split = "data";  // without a backward pass every device can compute all of the network
+  if (is_auto_split(wanted.split)) wanted.split = "data";  // what memory limits is kept for a backward pass
   Task alone = task;
   alone.train = data;
   const Plan plan = make_plan(wanted, alone, group);
@@ -169,9 +170,13 @@ Evaluation evaluate(const run::Config& config, const Task& task, const run::Tens
   options.figures = figures;
   Evaluator evaluator(data, options);
   Evaluation out;
+  // Each process of a part takes its own weights from the same file.
+  const bool in_parts = plan.team.processes_hold_parts();
+  const std::string source = in_parts ? "weights " + run::hash_of(weights) : "";
   plan.team.run([&](parallel::Replica& me) {
     const auto made = plan.task.network();
-    if (me.number() == 0) models::load_state_dict(*made, weights);
+    if (in_parts ? me.number() == plan.team.block().begin : me.number() == 0)
+      models::load_state_dict(*made, weights, source);
     const auto network = me.share(made);
     const auto found = evaluator.run(me, *network);
     if (me.number() == plan.team.block().begin) out = found;

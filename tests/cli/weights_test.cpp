@@ -87,10 +87,19 @@ TEST(Evaluate, GivesTheFiguresOfTrainingInEveryPlacement) {
   const Ended two = run_program(
       {"evaluate", folder.file("run/weights.pt"), "--devices", "2", "--json", "--metrics", "topk,confusion"});
   EXPECT_EQ(two.out, one.out) << two.err;
+  const Words rest{"--json", "--metrics", "topk,confusion", "--split"};
+  for (const char* split : {"p2", "auto", "test"}) {
+    const Ended threads = run_program(Words{"evaluate", folder.file("run"), "--devices", "2"} + rest + Words{split});
+    EXPECT_EQ(threads.out, one.out) << split << threads.err;
+  }
   if (comm::backends().empty()) return;
-  const Ended processes = run_program({"run", "-n", "2", "--no-prefix", "--", built("bin/lockstep"), "evaluate",
-                                       folder.file("run"), "--json", "--metrics", "topk,confusion"});
-  EXPECT_EQ(processes.out, one.out) << processes.err;
+  for (const char* file : {"run", "run/weights.pt"})
+    for (const char* split : {"data", "p2"}) {
+      const Ended processes = run_program(Words{"run", "-n", "2", "--no-prefix", "--", built("bin/lockstep"),
+                                                "evaluate", folder.file(file), "--devices", "1"} +
+                                          rest + Words{split});
+      EXPECT_EQ(processes.out, one.out) << file << split << processes.err;
+    }
 }
 
 TEST(Evaluate, SaysInOneLineWhatItFound) {

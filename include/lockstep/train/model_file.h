@@ -38,6 +38,7 @@ struct EvaluateOptions {
   std::string data{};                        ///< empty: what it was trained on
   data::Subset subset = data::Subset::test;  ///< of the data
   std::string devices{};                     ///< of each process; empty: all there are
+  std::string split = "data";                ///< what they divide, as in training
   int64_t batch = 0;                         ///< examples evaluated at once, of all replicas; 0: as in training
   int64_t replicas = 0;                      ///< over which they are divided; 0: as in training
   int64_t examples = 0;                      ///< only the first so many; 0: all

@@ -27,7 +27,7 @@ using run::Json;
 
 struct EvaluateCommand {
   train::EvaluateOptions options;
-  std::string split = "test";
+  std::string subset = "test";
   std::vector<std::string> metrics;
   bool json = false;
 };
@@ -93,19 +93,24 @@ std::string as_text(const Json& facts) {
 }
 
 void check(const EvaluateCommand& command) {
-  const std::vector<std::string> known{"topk", "confusion"}, splits{"test", "train"};
+  const std::vector<std::string> known{"topk", "confusion"}, subsets{"test", "train"};
   for (const auto& metric : command.metrics)
     require(std::ranges::count(known, metric) > 0, "evaluate", "--metrics has '", metric,
             "', expected topk or confusion", did_you_mean(metric, known));
-  require(std::ranges::count(splits, command.split) > 0, "evaluate", "--split is '", command.split,
-          "', expected test or train", did_you_mean(command.split, splits));
+  require(std::ranges::count(subsets, command.subset) > 0, "evaluate", "--subset is '", command.subset,
+          "', expected test or train", did_you_mean(command.subset, subsets));
 }
 
 int evaluate(const EvaluateCommand& command) {
   check(command);
   if (const int gpus = gpus_of_one_process(command.options.devices); gpus > 1) return relaunch(gpus);
   train::EvaluateOptions options = command.options;
-  options.subset = command.split == "train" ? data::Subset::train : data::Subset::test;
+  if (options.split == "test" || options.split == "train") {  // what --subset was called once
+    options.subset = options.split == "train" ? data::Subset::train : data::Subset::test;
+    options.split = "data";
+  } else {
+    options.subset = command.subset == "train" ? data::Subset::train : data::Subset::test;
+  }
   options.figures.top_k = wants(command, "topk") ? kTopK : 0;
   options.figures.confusion = wants(command, "confusion");
   const comm::Group group = comm::connect();
@@ -126,13 +131,15 @@ void setup_evaluate(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("evaluate", "Loss and accuracy of a trained network, on all devices");
   command->add_option("checkpoint", options->path, "A run's folder, a checkpoint or a file of weights")->required();
   command->add_option("--data", options->data, "The data; default: what it was trained on");
-  command->add_option("--split", all->split, "test (the default) or train");
+  command->add_option("--subset", all->subset, "Of the data: test (the default) or train");
   command
       ->add_option("--metrics", all->metrics,
                    "More figures: topk (whether the truth is among the 5 likeliest), confusion")
       ->delimiter(',')
       ->allow_extra_args(false);
   command->add_option("--devices", options->devices, "Of each process: 2, cpu:4, cuda:0; default: all there are");
+  command->add_option("--split", options->split,
+                      "What devices divide, as in training: data (the default), p2, t2, p2t2; auto is data");
   command->add_option("--batch", options->batch, "Examples evaluated at once, of all replicas")
       ->check(CLI::PositiveNumber);
   command->add_option("--replicas", options->replicas, "R, over which they are divided; default: as in training")
