@@ -27,17 +27,27 @@ Permits::Permits(int64_t members, const std::vector<int64_t>& permits, int64_t a
     limits_.push_back(std::accumulate(part, permits.end(), ahead));
 }
 
-// Whether it can use a permit of this part, and no limit keeps it from that.
-bool Permits::may_go_on(int64_t member, int64_t part) const noexcept {
+// Whether it counts as in flight there.
+bool Permits::is_counted(int64_t member, int64_t part) const noexcept {
+  return kept_[member] > part && late_[member] == kNobody && !waits_[member];
+}
+
+Permits::Load Permits::load_of(int64_t part) const noexcept {
+  Load load;
+  for (int64_t m = 0; m < members(); ++m) {
+    load.late += late_[m] == part;
+    load.in_flight += is_counted(m, part);
+  }
+  return load;
+}
+
+// Whether it can use a permit of this part, and no limit keeps it from that: itself it does not count.
+bool Permits::may_go_on(int64_t member, int64_t part, const Load& load) const noexcept {
   if (!wants_[member]) return false;
   if (where_[member] == kAnyPart) return true;
   if (where_[member] != part) return false;
   if (!comes_[member]) return true;
-  int64_t in_flight = 0, late = 0;
-  for (int64_t m = 0; m < members(); ++m) {
-    late += m != member && late_[m] == part;
-    in_flight += m != member && kept_[m] > part && late_[m] == kNobody && !waits_[m];
-  }
+  const int64_t in_flight = load.in_flight - is_counted(member, part), late = load.late - (late_[member] == part);
   return in_flight < limits_[part] && in_flight + late < most_;
 }
 
@@ -62,9 +72,10 @@ bool Permits::is_past(int64_t member, int64_t part) const noexcept {
 // chooses it and wakes it afterwards: whom that wakes may take this core at once, for milliseconds in which all others
 // would wait for the lock.
 int64_t Permits::next_member(int64_t part) noexcept {
+  const Load load = load_of(part);
   int64_t next = kNobody;
   for (int64_t m = 0; m < members(); ++m)
-    if (may_go_on(m, part) && (next == kNobody || is_before(m, next))) next = m;
+    if (may_go_on(m, part, load) && (next == kNobody || is_before(m, next))) next = m;
   if (next == kNobody) return next;
   wants_[next] = false;
   where_[next] = part;

@@ -80,7 +80,13 @@ class Permits {
 
   int64_t members() const { return static_cast<int64_t>(wants_.size()); }
   int64_t in_no_pass() const { return parts() == 1 ? 0 : kAnyPart; }
-  bool may_go_on(int64_t member, int64_t part) const noexcept;
+  /// Members in flight in a part, and those that are late with its weights.
+  struct Load {
+    int64_t in_flight = 0, late = 0;
+  };
+  bool is_counted(int64_t member, int64_t part) const noexcept;
+  Load load_of(int64_t part) const noexcept;
+  bool may_go_on(int64_t member, int64_t part, const Load& load) const noexcept;
   int urgency(int64_t member) const noexcept;
   bool is_before(int64_t member, int64_t other) const noexcept;
   bool is_past(int64_t member, int64_t part) const noexcept;
