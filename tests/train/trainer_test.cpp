@@ -11,6 +11,7 @@
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -92,6 +93,22 @@ TEST(Trainer, GivesTheSameBitsOnAnyNumberOfThreads) {
       EXPECT_EQ(other.last.test->examples, 51);
     }
   }
+}
+
+// Evaluations take nearly all of this run, in which eight replicas wait for each other's turns.
+TEST(Trainer, AnEvaluationIsNoPartOfTheStepsTime) {
+  Task mostly_evaluated = task();
+  mostly_evaluated.test = data::open_dataset("synthetic:1x8x8:4:200000", data::Subset::test);
+  run::Config wanted = config();
+  wanted.devices = "cpu:1";
+  Trainer trainer(wanted, mostly_evaluated);
+  double in_steps = 0;
+  trainer.on_step([&](const StepReport& step, const models::Classifier&) { in_steps += step.phases.sum(); });
+  const auto began = std::chrono::steady_clock::now();
+  trainer.run();
+  const double in_all = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  EXPECT_GT(in_steps, 0);
+  EXPECT_LT(in_steps, in_all / 2) << in_steps << " of " << in_all;
 }
 
 TEST(Trainer, LearnsWhatCanBeLearnt) {

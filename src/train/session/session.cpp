@@ -187,16 +187,18 @@ data::Batch Session::next_batch() {
   return work_.loader.next(me_.number());
 }
 
-// Of the step before: this one has not ended yet.
+// Of the step before: this one has not ended yet. An evaluation after it is no part of it, nor is a replica's wait for
+// the others' turns in that: all of it takes as long as the devices had work by it.
 void Session::add_times() {
   const Timings now = me_.timings(), step = now - added_times_;
   added_times_ = now;
+  const double replicas_a_device = static_cast<double>(me_.replicas()) / static_cast<double>(plan_.devices_used);
   for (const auto& [sum, seconds] : {std::pair(sums_->data, step[Phase::data]),
                                      {sums_->forward, step[Phase::forward]},
                                      {sums_->backward, step[Phase::backward]},
                                      {sums_->communication, step[Phase::exchange] + step[Phase::exposed]},
                                      {sums_->update, step[Phase::update]},
-                                     {sums_->total, step.total() - step[Phase::evaluate]}})
+                                     {sums_->total, step.total() - replicas_a_device * step[Phase::evaluate]}})
     me_.add(optimizer_, sum, seconds);
 }
 
