@@ -91,6 +91,8 @@ struct StepForecast {
   double seconds = 0;
   double forward = 0;
   double backward = 0;
+  double longest_forward = 0;           ///< of parts that are processes: in the one where it takes longest
+  double longest_backward = 0;          ///< else as the mean
   double update = 0;                    ///< gradients of this process added up, and the rule
   double data = 0;                      ///< for examples
   double communication = 0;             ///< exposed: nothing could be computed meanwhile

@@ -195,23 +195,23 @@ void Crew::mark_part(int64_t part) const {
 }
 
 void Crew::exchange_permit(int64_t member, int64_t part, Way way) {
-  std::vector<int64_t> chosen;
-  bool sleeps;
   {
-    const Lock lock(mutex_);
-    check_running();
-    permits_.exchange(member, part, way);
-    chosen = permits_.take_free();
-    std::erase(chosen, member);
-    sleeps = permits_.wants(member);
-    sleeps ? leave_core() : keep_core();
-    take_cores(chosen);
-    ++change_;
-  }
-  wake(chosen);
-  if (sleeps) {
     const PhaseScope waiting(Phase::wait, "a part of the network");
-    sleep(member);
+    std::vector<int64_t> chosen;
+    bool sleeps;
+    {
+      const Lock lock(mutex_);
+      check_running();
+      permits_.exchange(member, part, way);
+      chosen = permits_.take_free();
+      std::erase(chosen, member);
+      sleeps = permits_.wants(member);
+      sleeps ? leave_core() : keep_core();
+      take_cores(chosen);
+      ++change_;
+    }
+    wake(chosen);
+    if (sleeps) sleep(member);
   }
   {
     const Lock lock(mutex_);

@@ -256,9 +256,10 @@ class Simulation {
 
   StepForecast summary() const {
     StepForecast out;
-    double all = 0;
-    for (size_t g = 0; g < groups_.size(); ++g)
-      for (size_t part = 0; part < parts_.size(); ++part) {
+    double all = 0, longest_forward = 0, longest_backward = 0;
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      const double all_before = all, forward_before = out.forward, backward_before = out.backward;
+      for (size_t g = 0; g < groups_.size(); ++g) {
         const auto weight = static_cast<double>(groups_[g].count);
         const auto& steps = processes_[place(g, part)].steps();
         for (size_t step = 1; step < steps.size(); ++step) {
@@ -267,10 +268,15 @@ class Simulation {
         }
         note_needs(out, g, part);
       }
+      longest_forward = std::max(longest_forward, (out.forward - forward_before) / (all - all_before));
+      longest_backward = std::max(longest_backward, (out.backward - backward_before) / (all - all_before));
+    }
     for (double StepForecast::*part :
          {&StepForecast::seconds, &StepForecast::forward, &StepForecast::backward, &StepForecast::update,
           &StepForecast::data, &StepForecast::communication, &StepForecast::bubble, &StepForecast::wait})
       out.*part /= all;
+    out.longest_forward = longest_forward;
+    out.longest_backward = longest_backward;
     if (is_line())
       for (const Part& part : parts_) out.first_stages.push_back(static_cast<int64_t>(part.process.first));
     else

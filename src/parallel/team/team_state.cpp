@@ -77,7 +77,9 @@ std::vector<comm::Group> TeamState::groups() const {
 }
 
 void TeamState::agree_over_parts(const at::Tensor& values) const {
-  if (has_process_parts()) line.all_reduce(values, ReduceOp::max).wait();
+  if (!has_process_parts()) return;
+  const PhaseScope waiting(Phase::wait, "other parts of the network");
+  line.all_reduce(values, ReduceOp::max).wait();
 }
 
 void TeamState::join_parts(std::vector<std::map<std::string, at::Tensor>>& held,

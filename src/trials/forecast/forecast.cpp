@@ -253,12 +253,13 @@ ForecastRow forecast_of(const run::Config& config, int64_t processes, int64_t th
 }
 
 run::Phases phases_of(const parallel::StepForecast& step) {
-  return {.data = step.data,
-          .forward = step.forward,
-          .backward = step.backward,
-          .communication = step.communication,
-          .update = step.update,
-          .wait = step.wait + step.bubble};
+  run::Phases out{.data = step.data,
+                  .forward = step.longest_forward,
+                  .backward = step.longest_backward,
+                  .communication = step.communication,
+                  .update = step.update};
+  out.wait = std::max(0.0, step.seconds - out.sum());
+  return out;
 }
 
 std::string verdict(double forecast, double low, double high, double was) {

@@ -92,8 +92,8 @@ class ProcessPipeline::Member : public Borders {
   }
 
   Parcel await(int64_t part, int64_t topic, Pass pass) {
+    const PhaseScope waiting(Phase::wait, "another part of the network");  // whom it lets go on may take its core
     pipeline_.crew_.go_outside(number_);
-    const PhaseScope waiting(Phase::wait, "another part of the network");
     Parcel parcel = receive(pipeline_.messages_, place().rank_of(part), tag_of(topic), receives_[{part, topic}]);
     pipeline_.crew_.come_inside(number_, pass);
     return parcel;
