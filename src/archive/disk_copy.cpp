@@ -38,21 +38,10 @@ Descriptor open_unnamed(const std::string& folder) {
   return out;
 }
 
-bool write_all(const Descriptor& file, const char* bytes, size_t count) {
-  while (count > 0) {
-    const ssize_t done = write(file.get(), bytes, count);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    bytes += done;
-    count -= static_cast<size_t>(done);
-  }
-  return true;
-}
-
 // None, with errno, where there is no place for it.
 at::DataPtr pages_with(const void* bytes, size_t count, const std::string& folder) {
   const Descriptor file = open_unnamed(folder);
-  if (!file || !write_all(file, static_cast<const char*>(bytes), count)) return {};
+  if (!file || !write_all(file.get(), {static_cast<const char*>(bytes), count})) return {};
   // Shared, so that what is written to a page is in the file when the page is let go.
   void* const begin = mmap(nullptr, count, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (begin == MAP_FAILED) return {};

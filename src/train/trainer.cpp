@@ -130,14 +130,9 @@ std::optional<run::Tensors> initial_weights(const Plan& plan) {
     return mine.checksums;
   });
   if (plan.team.group().rank() == 0) return std::move(mine.weights);
-  if (!plan.team.processes_hold_parts() || checksums.empty()) return std::nullopt;
-  try {
-    mine = run::find_weights(plan.config.init);
-    if (mine.checksums == checksums) return std::move(mine.weights);
-  } catch (const Error& error) {
-    log_info("process 0 sends the weights of '", plan.config.init, "': ", error.what());  // not here, or damaged
-  }
-  return std::nullopt;
+  if (!plan.team.processes_hold_parts()) return std::nullopt;
+  auto same = read_same(checksums, [&] { return run::find_weights(plan.config.init); });
+  return same ? std::optional(std::move(same->weights)) : std::nullopt;
 }
 
 void check_folder(const Plan& plan) {

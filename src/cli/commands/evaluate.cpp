@@ -9,6 +9,7 @@
 #include <iomanip>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 #include "cli/commands/commands.h"
 #include "cli/config_options.h"
@@ -105,12 +106,9 @@ int evaluate(const EvaluateCommand& command) {
   check(command);
   if (const int gpus = gpus_of_one_process(command.options.devices); gpus > 1) return relaunch(gpus);
   train::EvaluateOptions options = command.options;
-  if (options.split == "test" || options.split == "train") {  // what --subset was called once
-    options.subset = options.split == "train" ? data::Subset::train : data::Subset::test;
-    options.split = "data";
-  } else {
-    options.subset = command.subset == "train" ? data::Subset::train : data::Subset::test;
-  }
+  const bool is_subset = options.split == "test" || options.split == "train";  // what --subset was called once
+  const std::string subset = is_subset ? std::exchange(options.split, "data") : command.subset;
+  options.subset = subset == "train" ? data::Subset::train : data::Subset::test;
   options.figures.top_k = wants(command, "topk") ? kTopK : 0;
   options.figures.confusion = wants(command, "confusion");
   const comm::Group group = comm::connect();

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/parallel/optimizer.h"
 #include "lockstep/parallel/schedule.h"
@@ -54,6 +57,20 @@ std::shared_ptr<models::Classifier> probe(const Task& task, uint64_t seed);
 
 /// Collective: the sum of what each process of the group has.
 int64_t sum_over(const comm::Group& group, int64_t mine);
+
+/// What `read` finds in a file of this host where its checksums are these, which are process 0's. None where the file
+/// isn't here, is damaged or another one, or where it has no checksums: process 0 has to send what it has.
+template <class Read>
+auto read_same(const std::string& checksums, const Read& read) -> std::optional<decltype(read())> {
+  if (checksums.empty()) return std::nullopt;
+  try {
+    auto found = read();
+    if (found.checksums == checksums) return found;
+  } catch (const Error& error) {
+    log_info("process 0 sends what it has: ", error.what());
+  }
+  return std::nullopt;
+}
 
 /// Collective. Throws Error as Trainer's constructor says.
 Plan make_plan(const run::Config& config, Task task, const comm::Group& group);

@@ -56,14 +56,7 @@ std::optional<run::Checkpoint> fetch_checkpoint(const std::string& path, const c
   if (said.empty()) return std::nullopt;
   const size_t line = said.find('\n');
   const std::string file = said.substr(0, line), checksums = said.substr(line + 1);
-  if (group.rank() != 0 && !checksums.empty()) {
-    try {
-      mine = run::read_checkpoint(file);
-      if (mine->checksums != checksums) mine.reset();
-    } catch (const Error&) {
-      mine.reset();  // it isn't here, or damaged
-    }
-  }
+  if (group.rank() != 0) mine = read_same(checksums, [&] { return run::read_checkpoint(file); });
   if (sum_over(group, mine ? 0 : 1) == 0) return std::move(mine->checkpoint);
   const std::string bytes = from_leader(group, [&] { return bytes_of(mine->checkpoint); });
   return mine ? std::move(mine->checkpoint) : run::load_checkpoint(std::as_bytes(std::span(bytes)), file);
