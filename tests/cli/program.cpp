@@ -20,6 +20,7 @@ namespace lockstep::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
 
 // In the child, which has one thread.
 [[noreturn]] void become_program(std::vector<std::string> arguments, const ProgramOptions& options) {
@@ -113,7 +114,7 @@ bool Program::read_some(std::chrono::milliseconds time) {
 }
 
 void Program::wait_for_output(const std::string& text, int times) {
-  const auto end = Clock::now() + std::chrono::seconds(30);
+  const auto end = Clock::now() + 30s * LOCKSTEP_PATIENCE;
   const auto found = [&] {
     int count = 0;
     for (size_t at = out_.find(text); at != std::string::npos; at = out_.find(text, at + 1)) ++count;
@@ -126,7 +127,8 @@ void Program::wait_for_output(const std::string& text, int times) {
 }
 
 Ended Program::wait() {
-  const auto end = Clock::now() + std::chrono::seconds(60);
+  const auto patience = 60s * LOCKSTEP_PATIENCE;
+  const auto end = Clock::now() + patience;
   int status = 0;
   bool ended = false;
   while (true) {
@@ -136,7 +138,9 @@ Ended Program::wait() {
     // Whoever still holds the pipes is no concern of one who waits for the program; what it wrote itself is read.
     if (ended && !read_some(std::chrono::milliseconds(200))) break;
     if (Clock::now() > end) {
-      ADD_FAILURE() << "lockstep did not end within 60 s; output:\n" << out_ << "\nerrors:\n" << err_;
+      ADD_FAILURE() << "lockstep did not end within " << patience.count() << " s; output:\n"
+                    << out_ << "\nerrors:\n"
+                    << err_;
       kill(process_, SIGKILL);
       waitpid(process_, &status, 0);
       break;

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <string>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/collective_checks.h"
@@ -197,6 +198,38 @@ TEST(Gloo, WhoIsToldThatOthersWontComeWaitsNoLonger) {
     }
     given_up = true;
     while (left > 0) std::this_thread::sleep_for(milliseconds(1));
+  });
+}
+
+// The thread of a rank that is lost as soon as the others can read where it listens.
+struct Lost {};
+
+class StoreOfALostRank : public c10d::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    PrefixStore::set(key, value);
+    if (key.find("gloo") != std::string::npos) throw Lost{};
+  }
+};
+
+TEST(Gloo, ARankLostWhileAllConnectHoldsTheOthersUpForAPartOfTheTimeOut) {
+  SKIP_WITHOUT_GLOO();
+  constexpr milliseconds timeout{9000};
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::atomic<bool> given_up = false;
+  lockstep::test::run_threads(3, [&](int rank) {
+    if (rank == 2) {
+      const auto mine = c10::make_intrusive<StoreOfALostRank>("all", store);
+      EXPECT_THROW(make_gloo_transport(mine, rank, 3, "127.0.0.1", timeout), Lost);
+      given_up = true;
+      return;
+    }
+    const auto begin = Clock::now();
+    const auto all = c10::make_intrusive<c10d::PrefixStore>("all", store);
+    const auto mine = store_to_give_up(all, [&] { return given_up.load(); });
+    EXPECT_THROW(make_gloo_transport(mine, rank, 3, "127.0.0.1", timeout), TransportFailure);
+    EXPECT_LT(Clock::now() - begin, timeout * 2 / 3);
   });
 }
 

@@ -152,7 +152,11 @@ std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& st
                                        const std::string& address, std::chrono::milliseconds timeout,
                                        const FailureReports& reports);
 
-// How many times its time-out Gloo waits for another rank to connect.
+// How often ranks that are all there try to connect: Gloo's mesh sometimes fails to come up (a connection "closed by
+// peer", seen on full machines).
+constexpr int kAttempts = 3;
+
+// How many times its time-out Gloo waits for another rank to connect. Nothing ends that wait sooner.
 constexpr int kGlooPatience = 5;
 
 class GlooTransport : public Transport {
@@ -167,7 +171,7 @@ class GlooTransport : public Transport {
         reports_(std::move(reports)) {
     const BrokenPipesBlocked blocked;
     const StartsPatientThreads patient;
-    auto options = ProcessGroupGloo::Options::create(timeout / kGlooPatience);
+    auto options = ProcessGroupGloo::Options::create(timeout / (kAttempts * kGlooPatience));
     options->threads = 1;  // only the ring runs on them
     options->devices.push_back(is_interface(address_) ? ProcessGroupGloo::createDeviceForInterface(address_)
                                                       : ProcessGroupGloo::createDeviceForHostname(address_));
@@ -298,12 +302,10 @@ void wait_for_all(c10d::Store& store, int rank, int size, Clock::time_point dead
   }
 }
 
-// Gloo's mesh sometimes fails to come up between ranks that are all there (a connection "closed by peer", seen on full
-// machines): then all ranks try anew, or none does.
+// All ranks try anew, or none does.
 std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                        const std::string& address, std::chrono::milliseconds timeout,
                                        const FailureReports& reports) {
-  constexpr int kAttempts = 3;
   const auto deadline = Clock::now() + timeout;
   wait_for_all(*store, rank, size, deadline);
   std::string why;
