@@ -133,6 +133,11 @@ std::vector<int64_t> element_counts(const at::Tensor& tensor, std::span<const in
 
 }  // namespace
 
+Order parse_order(const std::string& text) {
+  require(text == "canonical" || text == "ring", "parse_order", "got '", text, "', expected canonical or ring");
+  return text == "ring" ? Order::ring : Order::canonical;
+}
+
 Group::Group() : Group(local_groups(1)[0]) {}
 Group::Group(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 

@@ -157,7 +157,8 @@ void check(const Config& config) {
 }
 
 bool begins_with_file(const Config& config) {
-  return config.init.ends_with(".pt") || config.init.ends_with(".pth") || archive::is_safetensors(config.init);
+  return config.init.find('/') != std::string::npos || config.init.ends_with(".pt") || config.init.ends_with(".pth") ||
+         archive::is_safetensors(config.init);
 }
 
 int64_t usual_batch(bool clouds) {

@@ -19,8 +19,12 @@ constexpr const char* kOutput = "What it writes";
 void add_network(std::vector<Field>& out, Config& c) {
   out.push_back({"model", kNetwork, "The network; 'lockstep train --help' lists them", true, {}, &c.model});
   out.push_back({"set", kNetwork, "Settings of the network, such as width=0.5", true, {}, &c.set});
-  out.push_back(
-      {"init", kNetwork, "How weights begin: default, d2l, xavier, kaiming, or a file of weights", true, {}, &c.init});
+  out.push_back({"init",
+                 kNetwork,
+                 "How weights begin: default, d2l, xavier, kaiming, a file of weights, or a run: runs/lenet",
+                 true,
+                 {},
+                 &c.init});
   out.push_back({"seed", kNetwork, "Decides all that is random", true, {}, &c.seed});
 }
 

@@ -64,8 +64,11 @@ TEST(Convert, WeightsGoBothWaysAndBeginATraining) {
   EXPECT_EQ(read_file(folder.file("a.safetensors")), read_file(run + "/weights.safetensors"));
   // Steps too small to change a float32.
   const Words still = small() + Words{"--lr", "1e-18", "--steps", "1"};
-  expect_success(still + Words{"--init", folder.file("c.safetensors"), "--out", folder.file("next")});
-  EXPECT_EQ(hash_of(folder.file("next")), hash);
+  for (const auto& [from, to] :
+       {std::pair{folder.file("c.safetensors"), folder.file("next")}, {run, folder.file("last")}}) {
+    expect_success(still + Words{"--init", from, "--out", to});
+    EXPECT_EQ(hash_of(to), hash);
+  }
   const Ended refused = run_program({"convert", run, folder.file("a.onnx")});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("expected .pt, .pth or .safetensors"));

@@ -22,6 +22,8 @@ Group hierarchical_group(const Group& threads, const Group& processes);
 /// Who decides the order of additions. `canonical`: the balanced tree over ranks, the same bits on every backend and
 /// in every placement. `ring`: the backend's own all-reduce, for speed without the contract.
 enum class Order : uint8_t { canonical, ring };
+/// "canonical" or "ring". Throws Error on any other text.
+Order parse_order(const std::string& text);
 
 /// What can be said of one call. A timeout of zero means the group's.
 struct CallOptions {

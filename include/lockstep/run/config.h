@@ -87,7 +87,7 @@ struct Config {
   bool quiet = false;
 };
 
-/// Whether `init` is a file of weights: its name ends in .pt, .pth or .safetensors.
+/// Whether `init` is a file of weights or a run's folder: it has a '/', or ends in .pt, .pth or .safetensors.
 bool begins_with_file(const Config& config);
 
 /// One option: how it is called, what it is for, and the place of its value in a Config.

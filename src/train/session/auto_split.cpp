@@ -78,7 +78,7 @@ std::pair<std::string, std::string> choose_split(const std::string& text, models
          .devices = threads,
          .slices = config.slices,
          .may_be_processes = !batch.coordinates.defined() && config.blocks.empty() && config.audit == 0,
-         .order = config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical,
+         .order = comm::parse_order(config.reduce),
          .most_bytes = most},
         {}, link);
     return parallel::to_string(forecasts[0].split) + "\n" + parallel::describe(forecasts, most) +

@@ -186,16 +186,15 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
     std::tie(config.split, why_split) =
         choose_split(config.split, *network, first_batch, config, precision, threads, group);
   }
-  auto team =
-      parallel::Team::create({.replicas = config.replicas,
-                              .devices = config.devices,
-                              .group = group,
-                              .blocks = config.blocks,
-                              .seed = config.seed,
-                              .order = config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical,
-                              .slices = config.slices,
-                              .split = parallel::parse_split(config.split),
-                              .audit = config.audit});
+  auto team = parallel::Team::create({.replicas = config.replicas,
+                                      .devices = config.devices,
+                                      .group = group,
+                                      .blocks = config.blocks,
+                                      .seed = config.seed,
+                                      .order = comm::parse_order(config.reduce),
+                                      .slices = config.slices,
+                                      .split = parallel::parse_split(config.split),
+                                      .audit = config.audit});
   // Times are those of the part that takes longest, so they are divided over one part's devices.
   const int64_t parts = team.processes_hold_parts() ? parallel::parse_split(config.split).parts : 1;
   int64_t parameters = 0;

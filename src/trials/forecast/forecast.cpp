@@ -60,12 +60,11 @@ class Forecaster {
                                  const parallel::LinkCost& link) const {
     const parallel::Split read = parallel::parse_split(split);
     const int64_t copies = copies_of(row, read);
-    parallel::StepPlacement placement{
-        .blocks = Placement::even(row.replicas, copies),
-        .devices = row.threads,
-        .split = read,
-        .parts_are_processes = copies < row.processes,
-        .order = options_.config.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical};
+    parallel::StepPlacement placement{.blocks = Placement::even(row.replicas, copies),
+                                      .devices = row.threads,
+                                      .split = read,
+                                      .parts_are_processes = copies < row.processes,
+                                      .order = comm::parse_order(options_.config.reduce)};
     if (is_one_host()) {  // all processes are of this machine
       placement.host_processes = row.processes;
       placement.cores = std::max<int64_t>(1, profile_.cores / row.processes);

@@ -29,11 +29,9 @@ struct TrialCommand {
 
 int trial(const TrialCommand& command) {
   require(!command.profile.empty(), "trial", "--paced is missing, expected a file that lockstep forecast --save wrote");
-  require(command.reduce == "canonical" || command.reduce == "ring", "trial", "--reduce is '", command.reduce,
-          "', expected canonical or ring");
   const trials::Profile profile = trials::read_profile(command.profile);
   const parallel::LinkCost link = trials::parse_link(command.link, profile.loopback);
-  const auto order = command.reduce == "ring" ? parallel::Order::ring : parallel::Order::canonical;
+  const comm::Order order = comm::parse_order(command.reduce);
   const comm::Group group = comm::connect();
   const auto found = trials::run_paced(profile, group, command.steps, order);
   const auto step = trials::forecast_paced(profile, group.size(), link, order);
