@@ -11,6 +11,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <future>
+#include <system_error>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -18,6 +20,7 @@
 #include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/detail/guarded.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::comm {
 namespace {
@@ -152,6 +155,29 @@ std::shared_ptr<Transport> connect_all(const c10::intrusive_ptr<c10d::Store>& st
                                        const std::string& address, std::chrono::milliseconds timeout,
                                        const FailureReports& reports);
 
+// Closes process groups on threads of their own: Gloo takes 10 ms to close each peer's socket, one after another, and
+// nobody has to wait for that but the end of the program.
+class Closer {
+ public:
+  void close(c10::intrusive_ptr<ProcessGroupGloo> group) {
+    const Lock lock(mutex_);
+    std::erase_if(closing_,
+                  [](const auto& one) { return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+    try {
+      closing_.push_back(std::async(std::launch::async, [group = std::move(group)]() mutable {
+        const BrokenPipesBlocked blocked;
+        group.reset();
+      }));
+    } catch (const std::system_error& error) {  // the task that could not begin has closed it
+      log_info("gloo: ", error.what());
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::future<void>> closing_ LOCKSTEP_GUARDED_BY(mutex_);
+};
+
 // How often ranks that are all there try to connect: Gloo's mesh sometimes fails to come up (a connection "closed by
 // peer", seen on full machines).
 constexpr int kAttempts = 3;
@@ -241,8 +267,12 @@ class GlooTransport : public Transport {
     // Destroying the process group closes its sockets, which is how the peers notice; whoever still holds it has a
     // copy of the pointer and is about to fail.
     c10::intrusive_ptr<ProcessGroupGloo> group;
-    const Lock lock(mutex_);
-    group.swap(group_);
+    {
+      const Lock lock(mutex_);
+      group.swap(group_);
+    }
+    static Closer closer;
+    if (group) closer.close(std::move(group));
   }
 
  private:
