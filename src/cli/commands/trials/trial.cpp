@@ -29,9 +29,9 @@ struct TrialCommand {
 
 int trial(const TrialCommand& command) {
   require(!command.profile.empty(), "trial", "--paced is missing, expected a file that lockstep forecast --save wrote");
+  const comm::Order order = comm::parse_order(command.reduce);
   const trials::Profile profile = trials::read_profile(command.profile);
   const parallel::LinkCost link = trials::parse_link(command.link, profile.loopback);
-  const comm::Order order = comm::parse_order(command.reduce);
   const comm::Group group = comm::connect();
   const auto found = trials::run_paced(profile, group, command.steps, order);
   const auto step = trials::forecast_paced(profile, group.size(), link, order);
