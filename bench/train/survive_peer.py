@@ -10,6 +10,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from lenet import lenet
 from torch import nn
 
 folder = pathlib.Path(sys.argv[1])
@@ -18,9 +19,7 @@ torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
-net = nn.Sequential(
-    nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
-    nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
+net = lenet()
 begun = 0
 newest = folder / "last.pt"
 if newest.exists():

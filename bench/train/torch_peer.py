@@ -16,6 +16,7 @@ import time
 import numpy
 import torch
 import torch.distributed as dist
+from lenet import lenet
 from torch import nn
 
 BATCH, RATE, EPOCHS = 256, 0.2, 10
@@ -42,10 +43,8 @@ class Images(torch.utils.data.Dataset):
         return torch.from_numpy(self.pixels[i]).unsqueeze(0).to(torch.float32).div(255), self.labels[i]
 
 
-def lenet():
-    net = nn.Sequential(
-        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
+def new_network():
+    net = lenet()
     for parameter in net.parameters():  # as the chapter has it
         nn.init.normal_(parameter, 0, 0.01) if parameter.dim() > 1 else nn.init.zeros_(parameter)
     return net
@@ -74,7 +73,7 @@ def train_epoch(net, optimizer, batches):
 
 def start(seed):
     torch.manual_seed(seed)
-    net = lenet().to(memory_format=form)
+    net = new_network().to(memory_format=form)
     if world > 1:
         net = nn.parallel.DistributedDataParallel(net)
     if sys.argv[7].startswith("compiled"):

@@ -26,15 +26,14 @@ def train(rank: int, folder: pathlib.Path) -> None:
     from datetime import timedelta
 
     import torch
+    from lenet import lenet
     from torch import nn
     from torch.distributed import TCPStore
     from torchft import Manager, Optimizer, ProcessGroupGloo
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    net = nn.Sequential(
-        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
+    net = lenet()
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     manager = Manager(
         pg=ProcessGroupGloo(timeout=timedelta(seconds=5)), min_replica_size=1, load_state_dict=net.load_state_dict,
