@@ -6,8 +6,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/norm/detail/row_kernels.h"
 #include "lockstep/numerics/tree.h"
 
 namespace lockstep::norm {
@@ -52,30 +51,6 @@ at::Tensor merge_on_cpu(const at::Tensor& all) {
   return merged;
 }
 
-/// Merges neighbours of a whole level of the tree at a time: few operations, whatever the device. A last node without a
-/// neighbour goes up as it is.
-template <class Merge>
-at::Tensor merge_levels(at::Tensor level, const Merge& merge) {
-  while (level.size(0) > 1) {
-    const int64_t pairs = level.size(0) / 2;
-    const at::Tensor paired = level.narrow(0, 0, 2 * pairs);
-    at::Tensor next = merge(paired.slice(0, 0, 2 * pairs, 2), paired.slice(0, 1, 2 * pairs, 2));
-    if (level.size(0) > 2 * pairs) next = at::cat({next, level.narrow(0, 2 * pairs, 1)});
-    level = std::move(next);
-  }
-  return level[0];
-}
-
-at::Tensor merge_pairs(const at::Tensor& left, const at::Tensor& right) {
-  const at::Tensor a = left.select(1, 0), b = right.select(1, 0), count = a + b;
-  const at::Tensor share = b / count.clamp_min(1);
-  const at::Tensor delta = right.select(1, 1) - left.select(1, 1);
-  const at::Tensor merged = at::stack(
-      {count, left.select(1, 1) + delta * share, left.select(1, 2) + right.select(1, 2) + delta * delta * (a * share)},
-      1);
-  return at::where((b == 0).unsqueeze(1), left, at::where((a == 0).unsqueeze(1), right, merged));
-}
-
 // Of a few numbers: some twenty operations of ATen's would take longer than all the rest of a small batch norm.
 bool is_plain_row(const at::Tensor& running) {
   return !running.defined() || (running.is_cpu() && running.is_contiguous() &&
@@ -109,12 +84,20 @@ at::Tensor merge_moments(const at::Tensor& all) {
   require(all.size(0) > 0 && all.scalar_type() == at::kDouble, "merge_moments", "got ", all.size(0), " replicas of ",
           all.scalar_type(), ", expected at least one of Double");
   const at::Tensor given = flat ? all.view({all.size(0), 3, all.size(1) / 3}) : all;
-  return given.is_cpu() ? merge_on_cpu(given) : merge_levels(given, merge_pairs);
+  return given.is_cpu() ? merge_on_cpu(given) : cuda::merge_moments(given);
 }
 
 at::Tensor sum_as_tree(const at::Tensor& all) {
   require(all.dim() > 0 && all.size(0) > 0, "sum_as_tree", "tensor is ", all.sizes(), ", expected [replicas, ...]");
-  return merge_levels(all, [](const at::Tensor& left, const at::Tensor& right) { return left + right; });
+  // Neighbours of a whole level of the tree at a time; a last node without a neighbour goes up as it is.
+  at::Tensor level = all;
+  while (level.size(0) > 1) {
+    const int64_t pairs = level.size(0) / 2;
+    at::Tensor next = level.slice(0, 0, 2 * pairs, 2) + level.slice(0, 1, 2 * pairs, 2);
+    if (level.size(0) > 2 * pairs) next = at::cat({next, level.narrow(0, 2 * pairs, 1)});
+    level = std::move(next);
+  }
+  return level[0];
 }
 
 at::Tensor exchange_moments(Peers* peers, const at::Tensor& mine) {

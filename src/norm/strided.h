@@ -24,14 +24,15 @@ at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const 
                                 const at::Tensor& scale, const at::Tensor& part, const at::Tensor& slope);
 }  // namespace cpu
 
-/// The same in ATen's operations, on any device.
-namespace any {
+/// CUDA's are those of rows (row_kernels.h), as Operations take them.
+namespace cuda {
 at::Tensor batch_moments(const at::Tensor& x);
-at::Tensor batch_normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& scale,
-                           const at::Tensor& bias);
-at::Tensor batch_gradient_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean);
+at::Tensor batch_normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& inverse_deviation,
+                           const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor batch_gradient_sums(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
+                               const at::Tensor& inverse_deviation);
 at::Tensor batch_input_gradient(const at::Tensor& g, const at::Tensor& x, const at::Tensor& mean,
-                                const at::Tensor& scale, const at::Tensor& part, const at::Tensor& slope);
-}  // namespace any
+                                const at::Tensor& inverse_deviation, const at::Tensor& weight, const at::Tensor& means);
+}  // namespace cuda
 
 }  // namespace lockstep::norm

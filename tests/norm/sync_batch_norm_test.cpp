@@ -276,21 +276,6 @@ TEST(SyncBatchNorm, GivesTheSameBitsForAnyNumberOfIntraOpThreads) {
   at::set_num_threads(before);
 }
 
-TEST(SyncBatchNorm, AtensOperationsAgreeWithTheKernels) {  // they are what runs on CUDA
-  for (const auto dtype : {at::kDouble, at::kFloat}) {
-    const double tolerance = dtype == at::kDouble ? 1e-12 : 1e-5;
-    const at::Tensor x = at::randn({4, 5, 3, 7}, dtype) + 2, g = at::randn_like(x);
-    const at::Tensor mean = at::randn({5}, at::kDouble), scale = at::rand({5}, at::kDouble), part = scale * 2;
-    EXPECT_TRUE(at::allclose(cpu::batch_moments(x), any::batch_moments(x), tolerance, tolerance));
-    EXPECT_TRUE(at::allclose(cpu::batch_normalize(x, mean, scale, part), any::batch_normalize(x, mean, scale, part),
-                             tolerance, tolerance));
-    EXPECT_TRUE(at::allclose(cpu::batch_gradient_sums(g, x, mean), any::batch_gradient_sums(g, x, mean), tolerance,
-                             10 * tolerance));
-    EXPECT_TRUE(at::allclose(cpu::batch_input_gradient(g, x, mean, scale, part, mean),
-                             any::batch_input_gradient(g, x, mean, scale, part, mean), tolerance, 10 * tolerance));
-  }
-}
-
 TEST(SyncBatchNorm, GhostTakesItsOwnStatisticsAndKeepsTheMeanOfAll) {
   const Case given{.shares = {4, 0, 3}, .steps = 1};
   const Outcome got = replicated<torch::nn::BatchNorm2dImpl>(given, BatchNormMode::ghost);

@@ -7,12 +7,14 @@
 
 #include "lockstep/numerics/detail/portable.h"
 
-// What one thread does in a batch norm of rows: a slice of rows of one channel first, then the slices of a channel,
-// joined as a tree, statistics in float64.
+// What one thread does in a batch norm of rows: a slice of rows of one channel. The slices of a channel are joined as a
+// tree, statistics in float64.
 
 namespace lockstep::norm::cuda {
 
 using portable::Compute;
+using portable::kTogether;
+using portable::Lines;
 using portable::multiply_add;
 using portable::RowSlices;
 using portable::SumLines;
@@ -22,18 +24,37 @@ struct Moments {
   double count, mean, squares;
 };
 
+/// Of an empty side nothing counts.
 LOCKSTEP_HOST_DEVICE inline Moments join_moments(const Moments& a, const Moments& b) {
   if (b.count == 0) return a;
+  if (a.count == 0) return b;
   const double count = a.count + b.count, delta = b.mean - a.mean;
   return {count, a.mean + delta * b.count / count, a.squares + b.squares + delta * delta * a.count * b.count / count};
 }
+
+/// Moments as operations tell them, [3, channels], and one group's after the other's where there are several.
+struct MomentRows {
+  int64_t channels;
+  double* rows;
+
+  LOCKSTEP_HOST_DEVICE Moments get(int64_t group, int64_t c) const {
+    const double* const first = rows + 3 * group * channels + c;
+    return {first[0], first[channels], first[2 * channels]};
+  }
+  LOCKSTEP_HOST_DEVICE void set(int64_t group, int64_t c, const Moments& moments) const {
+    double* const first = rows + 3 * group * channels + c;
+    first[0] = moments.count;
+    first[channels] = moments.mean;
+    first[2 * channels] = moments.squares;
+  }
+};
 
 template <class Storage>
 struct SliceMoments {
   const Storage* x;
   int64_t channels;
   RowSlices slices;
-  Moments* moments;
+  MomentRows moments;
 
   LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
     using T = Compute<Storage>;
@@ -45,22 +66,21 @@ struct SliceMoments {
       const T apart = static_cast<T>(x[row * channels + c]) - mean;
       squares = multiply_add(apart, apart, squares);
     }
-    moments[i] = {static_cast<double>(end - begin), static_cast<double>(mean), static_cast<double>(squares)};
+    moments.set(slice, c, {static_cast<double>(end - begin), static_cast<double>(mean), static_cast<double>(squares)});
   }
 };
 
-/// [3, channels], as operations tell them.
+/// Joins neighbours among `count` groups' moments.
 struct JoinMoments {
-  const Moments* moments;
-  int64_t slices, channels;
-  double* out;
+  MomentRows given, joined;
+  int64_t count, together;
 
-  LOCKSTEP_HOST_DEVICE void operator()(int64_t c) const {
-    const Moments sum = portable::join_as_tree(
-        slices, [&](int64_t slice) { return moments[slice * channels + c]; }, join_moments);
-    out[c] = sum.count;
-    out[channels + c] = sum.mean;
-    out[2 * channels + c] = sum.squares;
+  LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
+    const int64_t group = i / given.channels, c = i % given.channels;
+    const Lines lines(count, together, group);
+    joined.set(group, c,
+               portable::join_as_tree<portable::kLevelsTogether>(
+                   lines.count, [&](int64_t line) { return given.get(lines.first + line, c); }, join_moments));
   }
 };
 
@@ -70,11 +90,15 @@ struct Normalize {
   const Storage* x;
   const T *mean, *scale, *shift;
   int64_t channels;
+  RowSlices slices;
   Storage* y;
 
   LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t c = i % channels;
-    y[i] = static_cast<Storage>(multiply_add(static_cast<T>(x[i]) - mean[c], scale[c], shift[c]));
+    const int64_t slice = i / channels, c = i % channels;
+    const T centre = mean[c], factor = scale[c], bias = shift[c];
+    for (int64_t row = slices.begin(slice); row < slices.end(slice); ++row)
+      y[row * channels + c] =
+          static_cast<Storage>(multiply_add(static_cast<T>(x[row * channels + c]) - centre, factor, bias));
   }
 };
 
@@ -108,12 +132,18 @@ struct NormalizeGradient {
   const T *mean, *inverse_deviation, *scale;
   const T* means;  ///< [2, channels]
   int64_t channels;
+  RowSlices slices;
   Storage* dx;
 
   LOCKSTEP_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t c = i % channels;
-    const T normal = (static_cast<T>(x[i]) - mean[c]) * inverse_deviation[c];
-    dx[i] = static_cast<Storage>(scale[c] * (static_cast<T>(g[i]) - means[c] - normal * means[channels + c]));
+    const int64_t slice = i / channels, c = i % channels;
+    const T centre = mean[c], inverse = inverse_deviation[c], factor = scale[c], part = means[c],
+            slope = means[channels + c];
+    for (int64_t row = slices.begin(slice); row < slices.end(slice); ++row) {
+      const T normal = (static_cast<T>(x[row * channels + c]) - centre) * inverse;
+      dx[row * channels + c] =
+          static_cast<Storage>(factor * (static_cast<T>(g[row * channels + c]) - part - normal * slope));
+    }
   }
 };
 

@@ -25,7 +25,9 @@ LOCKSTEP_NORM_ROW_KERNELS;
 }
 namespace cuda {
 LOCKSTEP_NORM_ROW_KERNELS;
-}
+/// Moments [R, 3, C] joined as a tree, [3, C].
+at::Tensor merge_moments(const at::Tensor& all);
+}  // namespace cuda
 #undef LOCKSTEP_NORM_ROW_KERNELS
 
 }  // namespace lockstep::norm
