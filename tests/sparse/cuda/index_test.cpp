@@ -8,6 +8,7 @@
 
 #include "sparse/maps/cuda/key_search.h"
 #include "sparse/maps/cuda/row_pieces.h"
+#include "sparse/ops/cuda/product/forward_tile.h"
 #include "sparse/ops/cuda/product/weight_tile.h"
 
 namespace lockstep::sparse {
@@ -99,6 +100,37 @@ TEST(CudaIndex, SlicesCoverAllRowsOnce) {
     }
 }
 
+TEST(CudaIndex, PartsCoverAllOffsetsAndFewTilesHaveMany) {
+  for (const int64_t offsets : {1, 2, 8, 27, 125})
+    for (const int64_t blocks : {0, 1, 16, 100, 511, 512, 100'000}) {
+      const cuda::OffsetParts parts(offsets, blocks);
+      EXPECT_EQ(parts.begin(0), 0);
+      EXPECT_EQ(parts.begin(parts.count), offsets);
+      for (int64_t part = 0; part < parts.count; ++part)
+        EXPECT_TRUE(parts.count == 1 || parts.begin(part + 1) - parts.begin(part) >= cuda::OffsetParts::kLeast);
+    }
+  EXPECT_EQ(cuda::OffsetParts(27, 16).count, 9);
+  EXPECT_EQ(cuda::OffsetParts(27, 512).count, 1);
+}
+
+TEST(CudaIndex, ATileHasARangeOfOffsetsWhereItHasOneOfThem) {
+  for (const int64_t offsets : {27, 64, 125}) {
+    cuda::KernelTable table;
+    EXPECT_TRUE(table.tile_has(0, 0, 0));
+    table.offsets = offsets;
+    for (int bit = 0; bit < 64; ++bit) {
+      const uint64_t mask = uint64_t{1} << bit;
+      table.tile_masks = &mask;
+      for (int64_t first = 0; first < offsets; ++first)
+        for (int64_t last = first; last < offsets; ++last) {
+          bool any = false;
+          for (int64_t k = first; k <= last; ++k) any = any || cuda::bit_of(k, offsets) == bit;
+          ASSERT_EQ(table.tile_has(0, first, last), any) << first << " to " << last << ", bit " << bit;
+        }
+    }
+  }
+}
+
 TEST(CudaIndex, CountsBeyond32BitsAreRight) {
   // The algebra alone: the greatest map that there can be, and a kernel of 125 offsets.
   cuda::KernelTable table;
@@ -107,7 +139,7 @@ TEST(CudaIndex, CountsBeyond32BitsAreRight) {
   EXPECT_EQ(table.tiles(), 33'554'432);
   EXPECT_EQ(table.in_row(124, table.size - 1), table.size - 1);
   EXPECT_EQ(table.in_row(124, table.size), -1);
-  const cuda::WeightJob<float> job{nullptr, nullptr, nullptr, table, {table.tiles(), 125 * 64}, 1, 8, 8};
+  const cuda::WeightJob<float> job{nullptr, nullptr, nullptr, table, {table.tiles(), 125 * 64 * 8}, 1, 64, 8};
   EXPECT_EQ(job.blocks(32), job.slices.count * 125);
 }
 

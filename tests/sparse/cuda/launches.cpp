@@ -74,7 +74,7 @@ void launch_forward(const ForwardJob<Storage>& job, bool tf32, cudaStream_t) {
 }
 
 template <class Storage>
-void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cudaStream_t) {
+void launch_weight(const WeightJob<Storage>& job, bool tf32, cudaStream_t) {
   choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
     if (job.moves_whole())
@@ -82,13 +82,11 @@ void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cu
     else
       run_blocks<WeightTile<Storage, decltype(product), kColumns, 1>>(job.blocks(kColumns), job);
   });
-  for (int64_t i = 0; i < job.weights(); ++i)
-    weight[i] = finish_weight<Storage>(job.sums, job.slices.count, job.weights(), i);
 }
 
 #define CONVOLUTIONS(T)                                                   \
   template void launch_forward(const ForwardJob<T>&, bool, cudaStream_t); \
-  template void launch_weight(const WeightJob<T>&, T*, bool, cudaStream_t)
+  template void launch_weight(const WeightJob<T>&, bool, cudaStream_t)
 CONVOLUTIONS(float);
 CONVOLUTIONS(double);
 CONVOLUTIONS(c10::Half);

@@ -137,5 +137,25 @@ TEST(TWIN_SUITE(CudaMaps), AMapIsSearchedOnceForEachDirection) {
   EXPECT_EQ(map->bytes(), 0) << "the CPU has searched too";
 }
 
+TEST(TWIN_SUITE(CudaMaps), BothDirectionsOfAMapOntoItselfAreOneSearch) {
+  SKIP_WITHOUT_GPU();
+  const CoordinateMapPtr in = CoordinateMap::insert(random_cloud(150, 3, -4, 4, 2, 5)).map;
+  for (const AxisValues& size : {AxisValues{3, 3, 3}, AxisValues{1, 3, 1}, AxisValues{5, 5, 5}}) {
+    const auto offsets = KernelRegion::hypercube(size, AxisValues(3, 1)).offsets(AxisValues(3, 1));
+    const KernelMapPtr map = KernelMap::deferred(in, in, offsets), back = map->transposed();
+    const auto there = cuda::table_on_device(*map, twin_device), here = cuda::table_on_device(*back, twin_device);
+    EXPECT_EQ(there->table.in_rows, here->table.in_rows);
+    EXPECT_NE(there->table.mirrored, here->table.mirrored);
+    expect_same_pairs(*map);
+    expect_same_pairs(*back);
+  }
+  const std::vector<int64_t> one_sided = {-1, 0, 0, 0, 0, 0, 0, 0, 1};
+  const KernelMapPtr map = KernelMap::deferred(in, in, one_sided), back = map->transposed();
+  EXPECT_NE(cuda::table_on_device(*map, twin_device)->table.in_rows,
+            cuda::table_on_device(*back, twin_device)->table.in_rows);
+  expect_same_pairs(*map);
+  expect_same_pairs(*back);
+}
+
 }  // namespace
 }  // namespace lockstep::sparse

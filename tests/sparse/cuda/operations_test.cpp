@@ -117,6 +117,18 @@ TEST(TWIN_SUITE(CudaOperations), ConvolveKernelsOfManyOffsets) {
   expect_convolutions(make_map(150, 3, 5, 1), 3, 4, 1, at::kDouble);
 }
 
+// Several offsets pass in one step, and their weights' gradients are one block's work.
+TEST(TWIN_SUITE(CudaOperations), ConvolveFewChannels) {
+  SKIP_WITHOUT_GPU();
+  const KernelMapPtr cube = make_map(100, 3, 3, 1), square = make_map(random_cloud(100, 2, -9, 9, 2, 3), 3, 2);
+  for (const at::ScalarType type : {at::kDouble, at::kHalf})
+    for (const int64_t channels : {1, 3, 8, 16, 31}) {
+      expect_convolutions(cube, channels, 8, 1, type);
+      expect_convolutions(square, 2 * channels, 16, 2, type);
+    }
+  expect_convolutions(make_map(100, 3, 5, 1), 3, 32, 1, at::kHalf);
+}
+
 TEST(TWIN_SUITE(CudaOperations), ConvolveWhatIsDenseOrEmpty) {
   SKIP_WITHOUT_GPU();
   expect_convolutions(KernelMap::identity(131), 20, 40, 2, at::kDouble);

@@ -16,10 +16,10 @@ TEST(CudaStreamsWithoutGpu, AnotherStreamWaitsAndKeepsTheMemory) {
   auto& stream = c10::cuda::current_stream();
   const auto table = cuda::table_on_device(*map, test::twin_device);
   const int waits = at::cuda::CUDAEvent::waits(), recorded = c10::cuda::CUDACachingAllocator::recorded();
-  table->stream.use();
+  table->stream->use();
   EXPECT_EQ(at::cuda::CUDAEvent::waits(), waits) << "the stream that made it needs no wait";
   stream.number = 1;
-  table->stream.use();
+  table->stream->use();
   stream.number = 0;
   EXPECT_EQ(at::cuda::CUDAEvent::waits(), waits + 1);
   EXPECT_EQ(c10::cuda::CUDACachingAllocator::recorded(), recorded + 3);  // rows of both sides, masks of tiles

@@ -70,6 +70,10 @@ Found find_neighbours(const KernelMap& map, const points::KeyLayout& layout, at:
   return {found, {in, out}};
 }
 
+std::shared_ptr<const OnStream> on_stream(std::vector<at::Tensor> tensors) {
+  return std::make_shared<const OnStream>(std::move(tensors));
+}
+
 /// Sorts the outputs by the offsets that they have, and puts the table in that order.
 TableOnDevice arrange(const KernelMap& map, const Found& found, cudaStream_t stream) {
   const int64_t size = map.out_size(), offsets = map.volume();
@@ -100,7 +104,19 @@ TableOnDevice arrange(const KernelMap& map, const Found& found, cudaStream_t str
   table.in_rows = in_rows.const_data_ptr<int32_t>();
   table.out_rows = out_rows.const_data_ptr<int32_t>();
   table.tile_masks = tile_mask;
-  return {table, OnStream({in_rows, out_rows, tile_masks})};
+  return {table, on_stream({in_rows, out_rows, tile_masks})};
+}
+
+/// Whether the table of the other direction is this one's, mirrored. Of two such directions one has the greater
+/// offsets.
+bool takes_other_direction(const KernelMap& map) {
+  if (map.in_map() != map.out_map()) return false;
+  const std::vector<int64_t> offsets = map.offsets(), others = map.transposed()->offsets();
+  const auto axes = static_cast<int64_t>(offsets.size()) / map.volume();
+  for (int64_t k = 0; k < map.volume(); ++k)
+    if (!std::equal(offsets.begin() + k * axes, offsets.begin() + (k + 1) * axes, others.end() - (k + 1) * axes))
+      return false;
+  return offsets > others;
 }
 
 }  // namespace
@@ -115,7 +131,12 @@ std::shared_ptr<const TableOnDevice> table_on_device(const KernelMap& map, at::D
       KernelTable table;
       table.size = map.out_size();
       table.offsets = map.volume();
-      return std::make_shared<TableOnDevice>(TableOnDevice{table, OnStream({})});
+      return std::make_shared<TableOnDevice>(TableOnDevice{table, on_stream({})});
+    }
+    if (takes_other_direction(map)) {
+      TableOnDevice other = *table_on_device(*map.transposed(), device);
+      other.table.mirrored = true;
+      return std::make_shared<TableOnDevice>(std::move(other));
     }
     const auto stream = at::cuda::getCurrentCUDAStream(device.index());
     const points::KeyLayout layout = common_layout(*map.in_map(), *map.out_map());

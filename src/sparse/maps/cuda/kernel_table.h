@@ -38,15 +38,21 @@ struct KernelTable {
   const int32_t* out_rows = nullptr;     ///< [size], the row of a slot; null: the slot itself
   const uint64_t* tile_masks = nullptr;  ///< [tiles]; null: all offsets
   int64_t size = 0, offsets = 1;
+  bool mirrored = false;  ///< offset k is the last but k of the lists: a map onto itself with its sides exchanged
 
   LOCKSTEP_HOST_DEVICE int64_t tiles() const { return divide_up(size, kTileRows); }
-  LOCKSTEP_HOST_DEVICE bool tile_has(int64_t tile, int64_t offset) const {
-    return tile_masks == nullptr || (tile_masks[tile] >> bit_of(offset, offsets) & 1) != 0;
+  LOCKSTEP_HOST_DEVICE bool tile_has(int64_t tile, int64_t offset) const { return tile_has(tile, offset, offset); }
+  /// Any of the offsets from the first to the last.
+  LOCKSTEP_HOST_DEVICE bool tile_has(int64_t tile, int64_t first, int64_t last) const {
+    if (tile_masks == nullptr) return true;
+    const int low = bit_of(mirrored ? offsets - 1 - last : first, offsets),
+              high = bit_of(mirrored ? offsets - 1 - first : last, offsets);
+    return tile_masks[tile] >> low << (63 - high + low) != 0;
   }
   /// -1 where there is none, and past the last slot.
   LOCKSTEP_HOST_DEVICE int64_t in_row(int64_t offset, int64_t slot) const {
     if (slot >= size) return -1;
-    return in_rows == nullptr ? slot : in_rows[offset * size + slot];
+    return in_rows == nullptr ? slot : in_rows[(mirrored ? offsets - 1 - offset : offset) * size + slot];
   }
   LOCKSTEP_HOST_DEVICE int64_t out_row(int64_t slot) const { return out_rows == nullptr ? slot : out_rows[slot]; }
 };

@@ -27,9 +27,10 @@ std::shared_ptr<const KeysOnDevice> keys_on_device(const CoordinateMap& map, at:
 
 struct TableOnDevice {
   KernelTable table;
-  OnStream stream;
+  std::shared_ptr<const OnStream> stream;
 };
-/// Searched for on the device, without a wait: its size is known beforehand. 4 bytes for each offset and output.
+/// Searched for on the device, without a wait: its size is known beforehand. 4 bytes for each offset and output. Both
+/// directions of a map onto itself share one where offsets are symmetric.
 std::shared_ptr<const TableOnDevice> table_on_device(const KernelMap& map, at::Device device);
 
 struct RowsOnDevice {

@@ -16,7 +16,7 @@ at::Tensor channelwise(const at::Tensor& x, const at::Tensor& weight, const Kern
   if (y.numel() == 0) return y;
   const at::Tensor rows = x.contiguous(), weights = weight.contiguous();
   const auto on_device = table_on_device(*map, x.device());
-  on_device->stream.use();
+  on_device->stream->use();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::channelwise", [&] {
     launch(y.numel(), at::cuda::getCurrentCUDAStream(),
            ChannelwiseForward<scalar_t>{on_device->table, rows.const_data_ptr<scalar_t>(),
@@ -32,7 +32,7 @@ at::Tensor channelwise_weight(const at::Tensor& x, const at::Tensor& g, const Ke
   if (dw.numel() == 0) return dw;
   const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
   const auto on_device = table_on_device(*map, x.device());
-  on_device->stream.use();
+  on_device->stream->use();
   const RowSlices slices(map->out_size());
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::channelwise_weight", [&] {

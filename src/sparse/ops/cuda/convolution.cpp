@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "sparse/maps/cuda/tables.h"
+#include "sparse/ops/cuda/parts.h"
 #include "sparse/ops/kernels.h"
 
 namespace lockstep::sparse::cuda {
@@ -17,6 +18,20 @@ namespace {
 bool use_tf32() {
   return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) ==
          at::Float32Precision::TF32;
+}
+
+/// A result's sums over parts, one part after another.
+template <class Storage>
+at::Tensor room_for_sums(const at::Tensor& result, int64_t parts) {
+  return at::empty({parts, result.numel()}, result.options().dtype(c10::CppTypeToScalarType<Compute<Storage>>::value));
+}
+
+template <class Storage>
+void add_up(const at::Tensor& sums, const at::Tensor& result) {
+  using T = Compute<Storage>;
+  launch(
+      result.numel(), at::cuda::getCurrentCUDAStream(),
+      SumLines<T, Storage>{sums.const_data_ptr<T>(), sums.size(0), result.numel(), result.mutable_data_ptr<Storage>()});
 }
 
 }  // namespace
@@ -30,21 +45,26 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const Kern
   if (x.size(1) == 0) return y.zero_();
   const at::Tensor rows = x.contiguous(), weights = weight.contiguous();
   const auto on_device = table_on_device(*map, x.device());
-  on_device->stream.use();
+  on_device->stream->use();
+  const int64_t from = transposed ? out : in, to = transposed ? in : out;
+  const OffsetParts parts(map->volume(), on_device->table.tiles() * groups * divide_up(to, kWide));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution", [&] {
-    ForwardJob<scalar_t> job{};
-    job.x = rows.const_data_ptr<scalar_t>();
-    job.weight = weights.const_data_ptr<scalar_t>();
-    job.y = y.mutable_data_ptr<scalar_t>();
-    job.table = on_device->table;
-    job.groups = groups;
-    job.from = transposed ? out : in;
-    job.to = transposed ? in : out;
-    job.offset_stride = in * all_out;
-    job.group_stride = out;
-    job.row_stride = transposed ? 1 : all_out;
-    job.column_stride = transposed ? all_out : 1;
+    const at::Tensor sums = parts.count > 1 ? room_for_sums<scalar_t>(y, parts.count) : at::Tensor();
+    const ForwardJob<scalar_t> job{rows.const_data_ptr<scalar_t>(),
+                                   weights.const_data_ptr<scalar_t>(),
+                                   y.mutable_data_ptr<scalar_t>(),
+                                   sums.defined() ? sums.mutable_data_ptr<Compute<scalar_t>>() : nullptr,
+                                   on_device->table,
+                                   parts,
+                                   groups,
+                                   from,
+                                   to,
+                                   in * all_out,
+                                   out,
+                                   transposed ? 1 : all_out,
+                                   transposed ? all_out : 1};
     launch_forward(job, use_tf32(), at::cuda::getCurrentCUDAStream());
+    if (sums.defined()) add_up<scalar_t>(sums, y);
   });
   return y;
 }
@@ -56,23 +76,22 @@ at::Tensor convolution_weight(const at::Tensor& x, const at::Tensor& g, const Ke
   if (dw.numel() == 0) return dw;
   const at::Tensor rows = x.contiguous(), gradient = g.contiguous();
   const auto on_device = table_on_device(*map, x.device());
-  on_device->stream.use();
+  on_device->stream->use();
   const WeightSlices slices(on_device->table.tiles(), dw.numel());
-  AT_DISPATCH_FLOATING_TYPES_AND2(
-      at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution_weight", [&] {
-        using T = Compute<scalar_t>;
-        const at::Tensor sums =
-            at::empty({slices.count * dw.numel()}, x.options().dtype(c10::CppTypeToScalarType<T>::value));
-        const WeightJob<scalar_t> job{rows.const_data_ptr<scalar_t>(),
-                                      gradient.const_data_ptr<scalar_t>(),
-                                      sums.mutable_data_ptr<T>(),
-                                      on_device->table,
-                                      slices,
-                                      groups,
-                                      in,
-                                      out};
-        launch_weight(job, dw.mutable_data_ptr<scalar_t>(), use_tf32(), at::cuda::getCurrentCUDAStream());
-      });
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "lockstep_sparse::convolution_weight",
+                                  [&] {
+                                    const at::Tensor sums = room_for_sums<scalar_t>(dw, slices.count);
+                                    const WeightJob<scalar_t> job{rows.const_data_ptr<scalar_t>(),
+                                                                  gradient.const_data_ptr<scalar_t>(),
+                                                                  sums.mutable_data_ptr<Compute<scalar_t>>(),
+                                                                  on_device->table,
+                                                                  slices,
+                                                                  groups,
+                                                                  in,
+                                                                  out};
+                                    launch_weight(job, use_tf32(), at::cuda::getCurrentCUDAStream());
+                                    add_up<scalar_t>(sums, dw);
+                                  });
   return dw;
 }
 

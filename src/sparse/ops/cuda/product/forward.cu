@@ -7,7 +7,8 @@ namespace lockstep::sparse::cuda {
 namespace {
 
 template <class Storage, class Product, int kColumns, int kPack>
-__global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_constant__ ForwardJob<Storage> job) {
+__global__ void __launch_bounds__(kTileThreads, kBlocksAtOnce<Storage, kColumns, kPack>)
+    forward_kernel(const __grid_constant__ ForwardJob<Storage> job) {
   using Tile = ForwardTile<Storage, Product, kColumns, kPack>;
   __shared__ typename Tile::Shared shared;
   DeviceBlock<typename Tile::Registers> block;

@@ -8,6 +8,8 @@
 namespace lockstep::sparse::cuda {
 
 constexpr int kTileThreads = 128;
+/// So few input channels that the offsets of a kernel share a step, and move one by one for it.
+constexpr int kFewChannels = 8;
 /// Values between the lines of a matrix in shared memory: keeps threads off each other's banks, and lines aligned.
 constexpr int kTilePad = 8;
 
@@ -29,6 +31,11 @@ LOCKSTEP_HOST_DEVICE Pack<Storage, kCount> load_pack(const Storage* data, bool i
   }
   return pack;
 }
+
+/// Blocks that a multiprocessor must have registers for; 0: as the compiler likes. Wide kernels that move packs need
+/// just more than this leaves them. Float64 is slow either way, and single values would have to be spilled.
+template <class Storage, int kColumns, int kPack>
+constexpr int kBlocksAtOnce = kColumns > 32 && kPack > 1 && sizeof(Storage) <= sizeof(float) ? 4 : 0;
 
 /// A factor of a product, [depth, width], in shared memory. Its lines lie along the width (`by_depth`: a line for each
 /// depth) or along the depth.

@@ -7,26 +7,18 @@ namespace lockstep::sparse::cuda {
 namespace {
 
 template <class Storage, class Product, int kColumns, int kPack>
-__global__ void __launch_bounds__(kTileThreads) weight_kernel(const __grid_constant__ WeightJob<Storage> job) {
+__global__ void __launch_bounds__(kTileThreads, kBlocksAtOnce<Storage, kColumns, kPack>)
+    weight_kernel(const __grid_constant__ WeightJob<Storage> job) {
   using Tile = WeightTile<Storage, Product, kColumns, kPack>;
   __shared__ typename Tile::Shared shared;
   DeviceBlock<typename Tile::Registers> block;
   Tile::run(block, shared, job, blockIdx.x);
 }
 
-template <class Storage>
-struct Finish {
-  const Compute<Storage>* sums;
-  Storage* weight;
-  int64_t slices, weights;
-
-  __device__ void operator()(int64_t i) const { weight[i] = finish_weight<Storage>(sums, slices, weights, i); }
-};
-
 }  // namespace
 
 template <class Storage>
-void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cudaStream_t stream) {
+void launch_weight(const WeightJob<Storage>& job, bool tf32, cudaStream_t stream) {
   if (job.weights() == 0) return;
   choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
     constexpr int kColumns = decltype(columns)::value;
@@ -37,12 +29,11 @@ void launch_weight(const WeightJob<Storage>& job, Storage* weight, bool tf32, cu
       weight_kernel<Storage, decltype(product), kColumns, 1><<<blocks, kTileThreads, 0, stream>>>(job);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
-  portable::for_each_on_gpu(job.weights(), stream, Finish<Storage>{job.sums, weight, job.slices.count, job.weights()});
 }
 
-template void launch_weight(const WeightJob<float>&, float*, bool, cudaStream_t);
-template void launch_weight(const WeightJob<double>&, double*, bool, cudaStream_t);
-template void launch_weight(const WeightJob<c10::Half>&, c10::Half*, bool, cudaStream_t);
-template void launch_weight(const WeightJob<c10::BFloat16>&, c10::BFloat16*, bool, cudaStream_t);
+template void launch_weight(const WeightJob<float>&, bool, cudaStream_t);
+template void launch_weight(const WeightJob<double>&, bool, cudaStream_t);
+template void launch_weight(const WeightJob<c10::Half>&, bool, cudaStream_t);
+template void launch_weight(const WeightJob<c10::BFloat16>&, bool, cudaStream_t);
 
 }  // namespace lockstep::sparse::cuda

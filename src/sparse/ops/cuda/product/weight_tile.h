@@ -33,18 +33,22 @@ struct WeightJob {
   int64_t groups, in, out;
 
   LOCKSTEP_HOST_DEVICE int64_t weights() const { return table.offsets * groups * in * out; }
+  /// Offsets that are one block's work: those whose input channels fit into its rows, where channels are few.
+  LOCKSTEP_HOST_DEVICE int64_t together() const { return in <= kFewChannels ? kTileRows / in : 1; }
   int64_t blocks(int columns) const {
-    return slices.count * table.offsets * groups * divide_up(in, kTileRows) * divide_up(out, columns);
+    return slices.count * divide_up(table.offsets, together()) * groups * divide_up(in, kTileRows) *
+           divide_up(out, columns);
   }
   /// Whether rows can be moved 16 bytes at a time.
   bool moves_whole() const {
     const auto places = reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(g);
-    return places % 16 == 0 && in % kWhole<Storage> == 0 && out % kWhole<Storage> == 0;
+    return places % 16 == 0 && in % kWhole<Storage> == 0 && out % kWhole<Storage> == 0 && in > kFewChannels;
   }
 };
 
 /// One block's work: kTileRows input channels times kColumns output channels of one offset and slice. The pairs of a
-/// tile are put side by side first, so that empty slots cost nothing but a look.
+/// tile are put side by side first, so that empty slots cost nothing but a look. Where channels are few (and move
+/// one by one) it works on several offsets at once, and slots without a pair are zeros.
 template <class Storage, class Product, int kColumns, int kPack>
 struct WeightTile {
   struct Shared {
@@ -64,12 +68,17 @@ struct WeightTile {
     const int64_t across = divide_up(job.out, kColumns), down = divide_up(job.in, kTileRows);
     const int64_t out = number % across * kColumns, in = number / across % down * kTileRows;
     const int64_t group = number / across / down % job.groups, rest = number / across / down / job.groups;
-    const int64_t k = rest % job.table.offsets, slice = rest / job.table.offsets;
+    const int64_t together = kPack == 1 ? job.together() : 1, steps = divide_up(job.table.offsets, together);
+    const int64_t k = rest % steps * together, slice = rest / steps;
+    const int64_t after = k + together < job.table.offsets ? k + together : job.table.offsets;
+    const int64_t rows = (after - k) * job.in - in;  // of the matrix that this block and those below it make
     block.phase([&](int, Registers& registers) { Product::clear_total(registers); });
     for (int64_t tile = job.slices.begin(slice); tile < job.slices.begin(slice + 1); ++tile) {
-      if (!job.table.tile_has(tile, k)) continue;
+      if (!job.table.tile_has(tile, k, after - 1)) continue;
       block.phase([&](int thread, Registers& registers) {
-        if (thread < kTileRows) shared.rows[thread] = job.table.in_row(k, tile * kTileRows + thread);
+        if (thread < kTileRows)
+          shared.rows[thread] =
+              together > 1 ? row_of_slot(job, tile, thread) : job.table.in_row(k, tile * kTileRows + thread);
         Product::clear_part(registers);
       });
       block.phase([&](int thread, Registers&) { compact(shared, job, group, tile, thread); });
@@ -77,7 +86,10 @@ struct WeightTile {
       for (int pair = 0; pair < count; pair += kDepth) {
         block.phase([&](int thread, Registers&) {
           Pack<Storage, kPack> inputs[kPacks<kTileRows>], gradients[kPacks<kColumns>];
-          load<kTileRows>(job.x, shared.in_rows, count - pair, pair, job.in, in, thread, inputs);
+          if (together > 1)
+            load_offsets(job, group, tile * kTileRows + pair, count - pair, k, rows, thread, inputs);
+          else
+            load<kTileRows>(job.x, shared.in_rows, count - pair, pair, job.in, in, thread, inputs);
           load<kColumns>(job.g, shared.out_rows, count - pair, pair, job.out, out, thread, gradients);
           store<kTileRows>(shared.product.a, thread, inputs);
           store<kColumns>(shared.product.b, thread, gradients);
@@ -91,7 +103,7 @@ struct WeightTile {
     block.phase([&](int thread, Registers& registers) { Product::stage(shared.product, thread, registers); });
     block.phase([&](int thread, Registers& registers) {
       Product::for_each_total(shared.product, thread, registers, [&](int row, int column, auto total) {
-        if (in + row >= job.in || out + column >= job.out) return;
+        if (row >= rows || out + column >= job.out) return;
         const int64_t line = (slice * job.table.offsets + k) * job.in + in + row;
         job.sums[(line * job.groups + group) * job.out + out + column] = total;
       });
@@ -99,6 +111,10 @@ struct WeightTile {
   }
 
  private:
+  // With offsets together each slot of a tile counts as a pair.
+  LOCKSTEP_HOST_DEVICE static int64_t row_of_slot(const WeightJob<Storage>& job, int64_t tile, int thread) {
+    return tile * kTileRows + thread < job.table.size ? 0 : -1;
+  }
   // A slot's place is the number of pairs before it.
   LOCKSTEP_HOST_DEVICE static void compact(Shared& shared, const WeightJob<Storage>& job, int64_t group, int64_t tile,
                                            int thread) {
@@ -127,6 +143,19 @@ struct WeightTile {
       packs[n] = load_pack<Storage, kPack>(data + (inside ? rows[pair + d] + channel : 0), inside);
     }
   }
+  /// The input channels of all offsets from k on that meet the next slots, offset after offset, `rows` in all.
+  LOCKSTEP_HOST_DEVICE static void load_offsets(const WeightJob<Storage>& job, int64_t group, int64_t slot, int left,
+                                                int64_t k, int64_t rows, int thread,
+                                                Pack<Storage, kPack> (&packs)[kPacks<kTileRows>]) {
+    constexpr int kAcross = kTileRows / kPack;
+    const int place = thread % kAcross * kPack, in = static_cast<int>(job.in);
+#pragma unroll
+    for (int n = 0; n < kPacks<kTileRows>; ++n) {
+      const int d = n * (kTileThreads / kAcross) + thread / kAcross;
+      const int64_t row = place < rows && d < left ? job.table.in_row(k + place / in, slot + d) : -1;
+      packs[n] = load_pack<Storage, kPack>(job.x + (row * job.groups + group) * job.in + place % in, row >= 0);
+    }
+  }
   template <int kWidth, class Factor>
   LOCKSTEP_HOST_DEVICE static void store(Factor& factor, int thread,
                                          const Pack<Storage, kPack> (&packs)[kPacks<kWidth>]) {
@@ -136,11 +165,5 @@ struct WeightTile {
       factor.put(n * (kTileThreads / kAcross) + thread / kAcross, thread % kAcross * kPack, true, packs[n], false);
   }
 };
-
-/// Adds up the slices of weight i.
-template <class Storage>
-LOCKSTEP_HOST_DEVICE Storage finish_weight(const Compute<Storage>* sums, int64_t slices, int64_t weights, int64_t i) {
-  return static_cast<Storage>(sum_as_tree(slices, [&](int64_t slice) { return sums[slice * weights + i]; }));
-}
 
 }  // namespace lockstep::sparse::cuda
