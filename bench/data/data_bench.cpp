@@ -4,7 +4,8 @@
 // Both deliver an epoch in a random order to one consumer, 256 images at a time in 8 shares. The loader starts from
 // bytes (a quarter of the memory) and normalises. What an image costs is told in processor time, which what else the
 // machine does changes little, with everything on one thread. Then, by the clock on the wall, with one worker: how fast
-// the loader is for a consumer that does nothing, and what one waits that computes for 5 ms a batch.
+// the loader is for a consumer that does nothing, and what one waits that computes for 5 ms a batch. Last, what an
+// image costs that stays bytes, as for a GPU.
 //
 // Then what a room's points cost, in processor time too: to make them, and to put them on a grid.
 #include <ATen/Parallel.h>
@@ -61,11 +62,12 @@ struct Work {
   std::vector<int64_t> shape;
   std::string transforms;
   int64_t images;
+  Layout layout = Layout::contiguous;
 };
 
 /// Reads one value of each share, as whoever uses it would at least.
 void use(const at::Tensor& inputs, double& sum) {
-  sum += inputs.const_data_ptr<float>()[0];
+  sum += static_cast<const uint8_t*>(inputs.const_data_ptr())[0];
 }
 
 /// One epoch through the loader; returns seconds a batch, computing left out.
@@ -107,11 +109,14 @@ nlohmann::json measure(const Work& work, int rounds) {
   const at::Tensor targets = at::arange(work.images).remainder(10);
   const at::Tensor floats = (bytes.to(at::kFloat).div_(255) - 0.5).div_(0.3);
   const auto dataset = make_dataset("bytes", bytes, targets);
-  LoaderOptions options{.batch = kBatch, .replicas = kReplicas, .transforms = Transforms::parse(work.transforms)};
+  LoaderOptions options{
+      .batch = kBatch, .replicas = kReplicas, .transforms = Transforms::parse(work.transforms), .layout = work.layout};
   const Order order = Order::shuffled(work.images, 1);
   Loader ahead(dataset, order, options), busy(dataset, order, options);
   options.workers = 0;
   Loader alone(dataset, order, options);
+  options.bytes = true;
+  Loader kept(dataset, order, options);
   uint64_t epoch = 0;
   const auto seconds = bench::interleave(
       rounds,
@@ -119,7 +124,7 @@ nlohmann::json measure(const Work& work, int rounds) {
        [&] { return processor_seconds_of([&] {
                with_index_select(floats, targets, RandomKey{2, epoch++});
              }); },
-       [&] { return with_loader(busy, 5e-3); }});
+       [&] { return with_loader(busy, 5e-3); }, [&] { return processor_seconds_of([&] { with_loader(kept, 0); }); }});
   const double per_second = kBatch / median(seconds[0]);
   const auto microseconds = [&](size_t contender) {
     return median(seconds[contender]) / static_cast<double>(work.images) * 1e6;
@@ -127,12 +132,14 @@ nlohmann::json measure(const Work& work, int rounds) {
   const double speedup = bench::ratio(seconds[2], seconds[1]);
   const double waited = median(seconds[3]) / (median(seconds[3]) + 5e-3);
   std::printf(
-      "%-34s %5.2f us an image, index_select %5.2f us (ratio %.2f); %5.2f M images/s; 5 ms steps wait %.2f %%\n",
-      work.name.c_str(), microseconds(1), microseconds(2), speedup, per_second / 1e6, 100 * waited);
+      "%-34s %5.2f us an image, index_select %5.2f us (ratio %.2f); %5.2f M images/s; 5 ms steps wait %.2f %%; "
+      "bytes %.2f us\n",
+      work.name.c_str(), microseconds(1), microseconds(2), speedup, per_second / 1e6, 100 * waited, microseconds(4));
   std::fflush(stdout);
   return {{"work", work.name},
           {"cpu_us_per_image", microseconds(1)},
           {"cpu_us_per_image_index_select", microseconds(2)},
+          {"cpu_us_per_image_as_bytes", microseconds(4)},
           {"speedup_over_index_select", speedup},
           {"images_per_second", per_second},
           {"waiting_share_of_5_ms_steps", waited}};
@@ -162,7 +169,17 @@ nlohmann::json measure_all(const bench::Arguments&) {
   const std::vector<Work> works{
       {"1 x 28 x 28, normalize", {1, 28, 28}, "normalize:0.5:0.3", 60000},
       {"3 x 32 x 32, normalize", {3, 32, 32}, "normalize:0.5:0.5:0.5:0.3:0.3:0.3", 20000},
-      {"3 x 32 x 32, crop, flip, normalize", {3, 32, 32}, "crop:4,flip,normalize:0.5:0.5:0.5:0.3:0.3:0.3", 20000}};
+      {"3 x 32 x 32, crop, flip, normalize", {3, 32, 32}, "crop:4,flip,normalize:0.5:0.5:0.5:0.3:0.3:0.3", 20000},
+      {"3 x 224 x 224, normalize, last",
+       {3, 224, 224},
+       "normalize:0.5:0.5:0.5:0.3:0.3:0.3",
+       768,
+       Layout::channels_last},
+      {"3 x 224 x 224, crop, flip, last",
+       {3, 224, 224},
+       "crop:8,flip,normalize:0.5:0.5:0.5:0.3:0.3:0.3",
+       768,
+       Layout::channels_last}};
   nlohmann::json results = nlohmann::json::array();
   for (const Work& work : works) results.push_back(measure(work, 7));
   results.push_back(measure_clouds(7));

@@ -22,11 +22,16 @@ class Prefix : public Dataset {
  public:
   Prefix(std::shared_ptr<const Dataset> whole, DatasetInfo info) : Dataset(std::move(info)), whole_(std::move(whole)) {}
   Normalization normalization() const override { return whole_->normalization(); }
+  bool holds_bytes() const override { return whole_->holds_bytes(); }
 
  protected:
   void read_inputs(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs) const override {
     std::vector<int64_t> targets(ids.size() * info().target_numel());
     whole_->read(ids, layout, affine, inputs, targets.data());
+  }
+  void read_bytes(std::span<const int64_t> ids, Layout layout, uint8_t* inputs) const override {
+    std::vector<int64_t> targets(ids.size() * info().target_numel());
+    whole_->read(ids, layout, inputs, targets.data());
   }
   void fetch_targets(std::span<const int64_t> ids, int64_t* targets) const override {
     whole_->read_targets(ids, targets);
@@ -78,6 +83,18 @@ void Dataset::read(std::span<const int64_t> ids, Layout layout, Affine affine, f
 
 void Dataset::read(std::span<const int64_t> ids, float* inputs, int64_t* targets) const {
   read(ids, Layout::contiguous, {}, inputs, targets);
+}
+
+void Dataset::read(std::span<const int64_t> ids, Layout layout, uint8_t* inputs, int64_t* targets) const {
+  check("Dataset::read", ids);
+  require(holds_bytes(), "Dataset::read", "inputs of ", info_.name, " are no bytes, expected to be read as floats");
+  if (info_.input_shape.size() != 3) layout = Layout::contiguous;
+  read_bytes(ids, layout, inputs);
+  fetch_targets(ids, targets);
+}
+
+void Dataset::read_bytes(std::span<const int64_t> /*ids*/, Layout /*layout*/, uint8_t* /*inputs*/) const {
+  fail("Dataset::read", info_.name, " says that its inputs are bytes and does not read them");
 }
 
 void Dataset::read_targets(std::span<const int64_t> ids, int64_t* targets) const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "data/cpu/kernels.h"
@@ -22,6 +23,14 @@ void convert(const float* in, int64_t count, float scale, float shift, float* ou
     std::memcpy(out, in, count * sizeof(float));
   else
     LOCKSTEP_SELECT_ISA(scale_floats)(in, count, scale, shift, out, stride);
+}
+
+/// The three channels of an image, pixel after pixel.
+void convert_pixels(const uint8_t* in, int64_t area, Affine affine, float* out) {
+  constexpr float kOnes[] = {1, 1, 1}, kNone[] = {0, 0, 0};
+  const float* const scale = affine.scale.empty() ? kOnes : affine.scale.data();
+  const float* const shift = affine.shift.empty() ? kNone : affine.shift.data();
+  LOCKSTEP_SELECT_ISA(bytes_to_pixels)(in, area, scale, shift, out);
 }
 
 // A channel that never changes is only centred: dividing by its deviation would divide by zero.
@@ -72,6 +81,8 @@ void write_example(const Value* in, int64_t channels, int64_t area, Layout layou
   if (affine.scale.empty() && (layout == Layout::contiguous || channels == 1))
     return convert(in, channels * area, 1, 0, out, 1);
   const bool planar = layout == Layout::contiguous;
+  if constexpr (std::is_same_v<Value, uint8_t>)
+    if (!planar && channels == 3) return convert_pixels(in, area, affine, out);
   for (int64_t c = 0; c < channels; ++c)
     convert(in + c * area, area, affine.scale.empty() ? 1 : affine.scale[c], affine.shift.empty() ? 0 : affine.shift[c],
             out + (planar ? c * area : c), planar ? 1 : channels);
@@ -79,6 +90,16 @@ void write_example(const Value* in, int64_t channels, int64_t area, Layout layou
 
 template void write_example(const uint8_t*, int64_t, int64_t, Layout, Affine, float*);
 template void write_example(const float*, int64_t, int64_t, Layout, Affine, float*);
+
+void write_example(const uint8_t* in, int64_t channels, int64_t area, Layout layout, uint8_t* out) {
+  if (layout == Layout::contiguous || channels == 1) {
+    std::memcpy(out, in, channels * area);
+    return;
+  }
+  if (channels == 3) return LOCKSTEP_SELECT_ISA(interleave_bytes)(in, area, out);
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t i = 0; i < area; ++i) out[i * channels + c] = in[c * area + i];
+}
 
 void ByteMoments::add(const uint8_t* image, int64_t area) {
   for (auto& counts : counts_) {
@@ -125,19 +146,34 @@ Normalization MemoryDataset::normalization() const {
   return normalization_;
 }
 
+template <class Value, class Write>
+void MemoryDataset::for_each_example(std::span<const int64_t> ids, const Write& write) const {
+  const Value* const data = inputs_.const_data_ptr<Value>();
+  const int64_t numel = info().input_numel();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + 1 < ids.size()) prefetch(data + ids[i + 1] * numel, numel);
+    write(data + ids[i] * numel);
+  }
+}
+
 void MemoryDataset::read_inputs(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs) const {
-  const int64_t numel = info().input_numel(), channels = channels_of(info()), area = numel / channels;
-  const auto write_all = [&](const auto* data) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (i + 1 < ids.size()) prefetch(data + ids[i + 1] * numel, numel);
-      write_example(data + ids[i] * numel, channels, area, layout, affine, inputs);
-      inputs += numel;
-    }
+  const int64_t numel = info().input_numel(), channels = channels_of(info());
+  const auto write = [&](const auto* example) {
+    write_example(example, channels, numel / channels, layout, affine, inputs);
+    inputs += numel;
   };
-  if (inputs_.scalar_type() == at::kByte)
-    write_all(inputs_.const_data_ptr<uint8_t>());
+  if (holds_bytes())
+    for_each_example<uint8_t>(ids, write);
   else
-    write_all(inputs_.const_data_ptr<float>());
+    for_each_example<float>(ids, write);
+}
+
+void MemoryDataset::read_bytes(std::span<const int64_t> ids, Layout layout, uint8_t* inputs) const {
+  const int64_t numel = info().input_numel(), channels = channels_of(info());
+  for_each_example<uint8_t>(ids, [&](const uint8_t* example) {
+    write_example(example, channels, numel / channels, layout, inputs);
+    inputs += numel;
+  });
 }
 
 void MemoryDataset::fetch_targets(std::span<const int64_t> ids, int64_t* targets) const {

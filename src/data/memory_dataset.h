@@ -21,12 +21,17 @@ class MemoryDataset : public Dataset {
   /// Targets were checked by whoever knows their file.
   MemoryDataset(DatasetInfo info, at::Tensor inputs, std::vector<int64_t> targets);
   Normalization normalization() const override;
+  bool holds_bytes() const override { return inputs_.scalar_type() == at::kByte; }
 
  protected:
   void read_inputs(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs) const override;
+  void read_bytes(std::span<const int64_t> ids, Layout layout, uint8_t* inputs) const override;
   void fetch_targets(std::span<const int64_t> ids, int64_t* targets) const override;
 
  private:
+  template <class Value, class Write>
+  void for_each_example(std::span<const int64_t> ids, const Write& write) const;
+
   at::Tensor inputs_;
   std::vector<int64_t> targets_;
   mutable std::once_flag once_;
@@ -38,6 +43,8 @@ template <class Value>
 void write_example(const Value* in, int64_t channels, int64_t area, Layout layout, Affine affine, float* out);
 extern template void write_example(const uint8_t*, int64_t, int64_t, Layout, Affine, float*);
 extern template void write_example(const float*, int64_t, int64_t, Layout, Affine, float*);
+/// Bytes as they are.
+void write_example(const uint8_t* in, int64_t channels, int64_t area, Layout layout, uint8_t* out);
 
 /// Sums over the bytes of images [channels, area]: exact, so the order of adding does not matter.
 class ByteMoments {

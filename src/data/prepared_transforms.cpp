@@ -27,7 +27,8 @@ struct Planes {
 };
 
 /// Pixel (y, x) becomes the former (y + dy, x + dx); outside there is black.
-void crop(const Planes& at, int64_t dy, int64_t dx, std::span<const float> black, const float* in, float* out) {
+template <class Value>
+void crop(const Planes& at, int64_t dy, int64_t dx, std::span<const Value> black, const Value* in, Value* out) {
   const int64_t begin = std::clamp<int64_t>(-dx, 0, at.width), end = std::clamp<int64_t>(at.width - dx, 0, at.width);
   for (int64_t c = 0; c < at.channels; ++c)
     for (int64_t y = 0; y < at.height; ++y, out += at.width) {
@@ -42,10 +43,11 @@ void crop(const Planes& at, int64_t dy, int64_t dx, std::span<const float> black
     }
 }
 
-void shift(const Planes& at, int64_t dy, int64_t dx, const float* in, float* out) {
+template <class Value>
+void shift(const Planes& at, int64_t dy, int64_t dx, const Value* in, Value* out) {
   for (int64_t c = 0; c < at.channels; ++c)
     for (int64_t y = 0; y < at.height; ++y) {
-      const float* row = in + (c * at.height + std::clamp<int64_t>(y + dy, 0, at.height - 1)) * at.width;
+      const Value* row = in + (c * at.height + std::clamp<int64_t>(y + dy, 0, at.height - 1)) * at.width;
       for (int64_t x = 0; x < at.width; ++x) *out++ = row[std::clamp<int64_t>(x + dx, 0, at.width - 1)];
     }
 }
@@ -55,7 +57,8 @@ int64_t side(double length, int64_t most) {
   return std::clamp<int64_t>(static_cast<int64_t>(std::floor(length + 0.5)), 1, most);
 }
 
-void erase(const Planes& at, RandomKey key, std::span<const float> black, float* image) {
+template <class Value>
+void erase(const Planes& at, RandomKey key, std::span<const Value> black, Value* image) {
   const double area = (0.02 + 0.31 * uniform(key, 1)) * static_cast<double>(at.height * at.width);
   const double flat = 0.3 + 0.7 * uniform(key, 2);  // one side over the other
   const double ratio = bernoulli(key, 3, 0.5) ? flat : 1 / flat;
@@ -90,6 +93,7 @@ PreparedTransforms::PreparedTransforms(const Transforms& transforms, const Datas
   height_ = images ? shape_[1] : 1;
   width_ = images ? shape_[2] : dataset.info().input_numel();
   bool custom_before = false, normalized = false;
+  keeps_bytes_ = dataset.holds_bytes();
   const bool asks = std::ranges::any_of(transforms.list(), [](const Transform& step) {
     const auto* normalize = std::get_if<Normalize>(&step);
     return normalize != nullptr && normalize->figures.mean.empty();
@@ -121,51 +125,89 @@ PreparedTransforms::PreparedTransforms(const Transforms& transforms, const Datas
       }
     }
     custom_before = custom_before || std::holds_alternative<Custom>(step);
+    const bool makes_black = std::holds_alternative<RandomCrop>(step) || std::holds_alternative<RandomErase>(step);
+    keeps_bytes_ = keeps_bytes_ && !custom_before && !(normalized && makes_black);  // which is 0 behind normalize
     steps_.push_back({step, normalize != nullptr ? place : place++, std::vector<float>(channels_, 0.0f)});
   }
   if (!normalized) normalize_while_reading_ = false;
 }
 
-void PreparedTransforms::apply(const Step& step, RandomKey key, Scratch& scratch) const {
+template <class Value>
+void PreparedTransforms::move(const Step& step, RandomKey key, Images<Value>& images) const {
   const Planes planes{channels_, height_, width_};
-  float *image = scratch.image.data(), *other = scratch.other.data();
+  Value *image = images.image.data(), *other = images.other.data();
+  std::vector<Value> none;
+  std::span<const Value> black;
+  if constexpr (std::is_same_v<Value, float>)
+    black = step.black;
+  else
+    black = none = std::vector<Value>(channels_, 0);
   if (const auto* cropping = std::get_if<RandomCrop>(&step.transform)) {
-    crop(planes, shift_of(key, 0, cropping->padding), shift_of(key, 1, cropping->padding), step.black, image, other);
-    scratch.image.swap(scratch.other);
+    crop(planes, shift_of(key, 0, cropping->padding), shift_of(key, 1, cropping->padding), black, image, other);
+    images.image.swap(images.other);
   } else if (const auto* shifting = std::get_if<RandomShift>(&step.transform)) {
     shift(planes, shift_of(key, 0, shifting->pixels), shift_of(key, 1, shifting->pixels), image, other);
-    scratch.image.swap(scratch.other);
+    images.image.swap(images.other);
   } else if (const auto* flipping = std::get_if<RandomFlip>(&step.transform)) {
     if (bernoulli(key, 0, flipping->probability))
       for (int64_t row = 0; row < channels_ * height_; ++row)
         std::reverse(image + row * width_, image + (row + 1) * width_);
   } else if (const auto* erasing = std::get_if<RandomErase>(&step.transform)) {
-    if (bernoulli(key, 0, erasing->probability)) erase(planes, key, step.black, image);
+    if (bernoulli(key, 0, erasing->probability)) erase(planes, key, black, image);
+  }
+}
+
+void PreparedTransforms::apply(const Step& step, RandomKey key, Images<float>& images) const {
+  if (moves_pixels(step.transform)) {
+    move(step, key, images);
   } else if (const auto* custom = std::get_if<Custom>(&step.transform)) {
-    custom->apply(scratch.image, shape_, key);
+    custom->apply(images.image, shape_, key);
   } else {
-    write_example<float>(image, channels_, height_ * width_, Layout::contiguous, {scale_, shift_}, other);
-    scratch.image.swap(scratch.other);
+    write_example<float>(images.image.data(), channels_, height_ * width_, Layout::contiguous, normalization(),
+                         images.other.data());
+    images.image.swap(images.other);
+  }
+}
+
+template <class Value>
+void PreparedTransforms::read_into(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout,
+                                   Affine affine, Value* inputs, int64_t* targets, Images<Value>& images) const {
+  const auto read = [&](std::span<const int64_t> some, Layout into, Value* values) {
+    if constexpr (std::is_same_v<Value, float>)
+      dataset.read(some, into, affine, values, targets);
+    else
+      dataset.read(some, into, values, targets);
+  };
+  if (steps_.empty()) return read(ids, layout, inputs);
+  const int64_t numel = dataset.info().input_numel(), target_numel = dataset.info().target_numel();
+  images.image.resize(numel);
+  images.other.resize(numel);
+  const RandomKey of_epoch = RandomKey{seed_, kPipelineStream}.fold(static_cast<uint64_t>(epoch));
+  if (shape_.size() != 3) layout = Layout::contiguous;
+  for (const int64_t& id : ids) {
+    read({&id, 1}, Layout::contiguous, images.image.data());
+    const RandomKey key = of_epoch.fold(static_cast<uint64_t>(id));
+    for (const Step& step : steps_) apply(step, key.fold(step.place), images);
+    const int64_t area = numel / channels_;
+    if constexpr (std::is_same_v<Value, float>)
+      write_example<float>(images.image.data(), channels_, area, layout, {}, inputs);
+    else
+      write_example(images.image.data(), channels_, area, layout, inputs);
+    inputs += numel;
+    targets += target_numel;
   }
 }
 
 void PreparedTransforms::read(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout,
                               float* inputs, int64_t* targets, Scratch& scratch) const {
-  const Affine affine = normalize_while_reading_ ? Affine{scale_, shift_} : Affine{};
-  if (steps_.empty()) return dataset.read(ids, layout, affine, inputs, targets);
-  const int64_t numel = dataset.info().input_numel(), target_numel = dataset.info().target_numel();
-  scratch.image.resize(numel);
-  scratch.other.resize(numel);
-  const RandomKey of_epoch = RandomKey{seed_, kPipelineStream}.fold(static_cast<uint64_t>(epoch));
-  if (shape_.size() != 3) layout = Layout::contiguous;
-  for (const int64_t& id : ids) {
-    dataset.read({&id, 1}, Layout::contiguous, affine, scratch.image.data(), targets);
-    const RandomKey key = of_epoch.fold(static_cast<uint64_t>(id));
-    for (const Step& step : steps_) apply(step, key.fold(step.place), scratch);
-    write_example<float>(scratch.image.data(), channels_, numel / channels_, layout, {}, inputs);
-    inputs += numel;
-    targets += target_numel;
-  }
+  read_into(dataset, epoch, ids, layout, normalize_while_reading_ ? normalization() : Affine{}, inputs, targets,
+            scratch.floats);
+}
+
+void PreparedTransforms::read(const Dataset& dataset, int64_t epoch, std::span<const int64_t> ids, Layout layout,
+                              uint8_t* inputs, int64_t* targets, Scratch& scratch) const {
+  LOCKSTEP_ASSERT(keeps_bytes());
+  read_into(dataset, epoch, ids, layout, {}, inputs, targets, scratch.bytes);
 }
 
 }  // namespace lockstep::data

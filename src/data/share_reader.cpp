@@ -58,17 +58,18 @@ bool is_as_new(const at::Tensor& tensor, at::IntArrayRef sizes, at::ScalarType t
 }
 
 /// Rows past those that count repeat the share's own, so that what is computed of them is nothing unusual.
+template <class Value>
 void pad(const Batch& batch, int64_t rows) {
   if (rows == batch.count) return;
   auto* ids = batch.ids.mutable_data_ptr<int64_t>();
-  auto* inputs = batch.inputs.mutable_data_ptr<float>();
+  auto* inputs = batch.inputs.mutable_data_ptr<Value>();
   auto* targets = batch.targets.mutable_data_ptr<int64_t>();
   const int64_t numel = batch.inputs.numel() / rows, target_numel = batch.targets.numel() / rows;
   for (int64_t row = batch.count; row < rows; ++row) {
     ids[row] = -1;
     std::fill_n(targets + row * target_numel, target_numel, kIgnore);
     if (batch.count == 0)
-      std::fill_n(inputs + row * numel, numel, 0.0f);
+      std::fill_n(inputs + row * numel, numel, Value(0));
     else
       std::copy_n(inputs + row % batch.count * numel, numel, inputs + row * numel);
   }
@@ -76,8 +77,9 @@ void pad(const Batch& batch, int64_t rows) {
 
 }  // namespace
 
-BufferPool::BufferPool(const DatasetInfo& info, Layout layout, bool pinned, bool reads_inputs, size_t most)
-    : info_(info), layout_(layout), pinned_(pinned), reads_inputs_(reads_inputs), most_(most) {}
+BufferPool::BufferPool(const DatasetInfo& info, at::ScalarType type, Layout layout, bool pinned, bool reads_inputs,
+                       size_t most)
+    : info_(info), type_(type), layout_(layout), pinned_(pinned), reads_inputs_(reads_inputs), most_(most) {}
 
 BufferPool::Buffers BufferPool::take(int64_t rows) {
   std::vector<int64_t> inputs{rows}, targets{rows};
@@ -88,7 +90,7 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
   {
     const Lock lock(mutex_);
     const auto found = std::ranges::find_if(given_, [&](const Buffers& buffers) {
-      return is_as_new(buffers.ids, {rows}, at::kLong) && is_as_new(buffers.inputs, inputs, at::kFloat, format) &&
+      return is_as_new(buffers.ids, {rows}, at::kLong) && is_as_new(buffers.inputs, inputs, type_, format) &&
              is_as_new(buffers.targets, targets, at::kLong) && is_free(buffers.inputs) && is_free(buffers.targets) &&
              is_free(buffers.ids);
     });
@@ -102,7 +104,7 @@ BufferPool::Buffers BufferPool::take(int64_t rows) {
   const c10::InferenceMode off(false);
   const auto longs = at::TensorOptions(at::kLong).pinned_memory(pinned_);
   Buffers buffers{at::empty({rows}, at::TensorOptions(at::kLong)),
-                  at::empty(inputs, at::TensorOptions(at::kFloat).pinned_memory(pinned_), format),
+                  at::empty(inputs, at::TensorOptions(type_).pinned_memory(pinned_), format),
                   at::empty(targets, longs)};
   if (!reads_inputs_) buffers.inputs.zero_();
   return buffers;
@@ -165,6 +167,21 @@ StandardFloats::~StandardFloats() {
 
 namespace {
 
+/// Batch::scaling: what bytes are divided by, multiplied with, and what is added, [3, C, 1, 1] or [3, 1].
+at::Tensor scaling_of(const PreparedTransforms& transforms, const Dataset& dataset, bool pinned) {
+  const Affine affine = transforms.normalization();
+  const bool images = dataset.info().input_shape.size() == 3;
+  const int64_t channels = images ? dataset.info().input_shape[0] : 1;
+  at::Tensor scaling = at::empty({3, channels}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
+  float* const rows = scaling.mutable_data_ptr<float>();
+  for (int64_t c = 0; c < channels; ++c) {
+    rows[c] = 255;
+    rows[channels + c] = affine.scale.empty() ? 1 : affine.scale[c];
+    rows[2 * channels + c] = affine.shift.empty() ? 0 : affine.shift[c];
+  }
+  return images ? scaling.view({3, channels, 1, 1}) : scaling;
+}
+
 /// Of examples of one size, into buffers that are used again.
 class RowReader : public ShareReader {
  public:
@@ -174,7 +191,9 @@ class RowReader : public ShareReader {
         layout_(options.layout),
         transforms_(options.transforms, *dataset_, options.seed),
         reads_inputs_(options.inputs),
-        pool_(dataset_->info(), layout_, pin(options), reads_inputs_,
+        scaling_(options.bytes && transforms_.keeps_bytes() ? scaling_of(transforms_, *dataset_, pin(options))
+                                                            : at::Tensor()),
+        pool_(dataset_->info(), scaling_.defined() ? at::kByte : at::kFloat, layout_, pin(options), reads_inputs_,
               static_cast<size_t>(2 * options.block.value_or(Interval{0, options.replicas}).size())) {}
 
   const Dataset& dataset() const override { return *dataset_; }
@@ -190,24 +209,31 @@ class RowReader : public ShareReader {
     batch.ids = std::move(buffers.ids);
     batch.inputs = std::move(buffers.inputs);
     batch.targets = std::move(buffers.targets);
+    batch.scaling = scaling_;
     const std::span<int64_t> ids(batch.ids.mutable_data_ptr<int64_t>(), static_cast<size_t>(batch.count));
     order().fill(batch.at.epoch, positions.begin, ids);
-    auto* const targets = batch.targets.mutable_data_ptr<int64_t>();
-    if (reads_inputs_)
-      transforms_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<float>(), targets,
-                       scratch);
-    else
-      dataset_->read_targets(ids, targets);
-    pad(batch, rows);
+    scaling_.defined() ? fill<uint8_t>(batch, ids, rows, scratch) : fill<float>(batch, ids, rows, scratch);
     batch.weight = labelled(batch);
     return batch;
   }
 
  private:
+  template <class Value>
+  void fill(const Batch& batch, std::span<const int64_t> ids, int64_t rows, PreparedTransforms::Scratch& scratch) {
+    auto* const targets = batch.targets.mutable_data_ptr<int64_t>();
+    if (reads_inputs_)
+      transforms_.read(*dataset_, batch.at.epoch, ids, layout_, batch.inputs.mutable_data_ptr<Value>(), targets,
+                       scratch);
+    else
+      dataset_->read_targets(ids, targets);
+    pad<Value>(batch, rows);
+  }
+
   std::shared_ptr<const Dataset> dataset_;
   Layout layout_;
   PreparedTransforms transforms_;
   bool reads_inputs_;
+  at::Tensor scaling_;  // undefined: inputs are floats
   BufferPool pool_;
 };
 

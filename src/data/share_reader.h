@@ -23,7 +23,7 @@ class BufferPool {
   };
 
   /// `reads_inputs`: else inputs are zeros, which nobody writes to.
-  BufferPool(const DatasetInfo& info, Layout layout, bool pinned, bool reads_inputs, size_t most);
+  BufferPool(const DatasetInfo& info, at::ScalarType type, Layout layout, bool pinned, bool reads_inputs, size_t most);
 
   /// Buffers for so many rows: used ones where there are some.
   Buffers take(int64_t rows);
@@ -32,6 +32,7 @@ class BufferPool {
 
  private:
   const DatasetInfo& info_;
+  at::ScalarType type_;  // of inputs
   Layout layout_;
   bool pinned_, reads_inputs_;
   size_t most_;

@@ -25,6 +25,7 @@ data::LoaderOptions loader_options(const EvaluationOptions& options) {
           .transforms = options.transforms.deterministic(),
           .layout = options.layout,
           .inputs = options.inputs,
+          .bytes = options.bytes,
           .workers = options.workers,
           .cache = options.cache,
           .points = options.figures.points};

@@ -318,6 +318,41 @@ TEST(Loader, WithoutInputsBatchesAreTheSameElse) {
   }
 }
 
+TEST(Loader, BytesBecomeTheSameFloatsWhereTheyAreWanted) {
+  const char* const texts[] = {"none", "normalize:0.3:0.7:0.2:0.9:0.4:0.6", "crop:1,flip,erase:0.5,shift:1",
+                               "crop:1,erase:0.5,normalize:0.3:0.7:0.2:0.9:0.4:0.6,flip,shift:1"};
+  const auto expect_same = [](const std::shared_ptr<const Dataset>& dataset, LoaderOptions options, bool bytes) {
+    Loader floats = make_loader(options, dataset);
+    options.bytes = true;
+    Loader kept = make_loader(options, dataset);
+    for (int i = 0; i < 30; ++i) {
+      const Batch wanted = floats.next(i % 3), batch = kept.next(i % 3);
+      const at::Tensor got = batch.inputs_on(at::kCPU);
+      EXPECT_EQ(batch.inputs.scalar_type(), bytes ? at::kByte : at::kFloat);
+      EXPECT_TRUE(got.equal(wanted.inputs)) << options.transforms.to_string();
+      EXPECT_EQ(got.strides(), wanted.inputs.strides());
+      EXPECT_EQ(wanted.inputs_on(at::kCPU).const_data_ptr(), wanted.inputs.const_data_ptr());
+      EXPECT_TRUE(batch.targets.equal(wanted.targets));
+    }
+  };
+  LoaderOptions options{.batch = 10, .replicas = 3, .tail = Tail::pad, .seed = 4};
+  for (const Layout layout : {Layout::contiguous, Layout::channels_last})
+    for (const char* text : texts) {
+      options.layout = layout;
+      options.transforms = Transforms::parse(text);
+      expect_same(images(), options, true);
+      expect_same(first_of(images(), 40), options, true);
+    }
+  // Black would be 0 after it was normalised, and a function of the user's takes floats.
+  options.transforms = Transforms::parse("normalize:0.3:0.7:0.2:0.9:0.4:0.6,crop:1");
+  expect_same(images(), options, false);
+  options.transforms = Transforms({Custom{"half", [](std::span<float> values, auto&&...) { values[0] /= 2; }}});
+  expect_same(images(), options, false);
+  options.transforms = Transforms::parse("normalize:0.3:0.7");
+  expect_same(make_dataset("flat", at::arange(250).to(at::kByte).view({50, 5}), at::arange(50)), options, true);
+  expect_same(make_dataset("floats", at::arange(200, at::kFloat).view({50, 4}), at::arange(50)), options, false);
+}
+
 TEST(Loader, WaitingIsMeasured) {
   Loader loader = make_loader({.batch = 20, .replicas = 2, .workers = 0});
   double waited = 0;

@@ -82,6 +82,10 @@ class Dataset {
   void read(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs, int64_t* targets) const;
   /// Contiguous, values as they are.
   void read(std::span<const int64_t> ids, float* inputs, int64_t* targets) const;
+  /// Inputs as the bytes that they are. Throws Error where they are none.
+  void read(std::span<const int64_t> ids, Layout layout, uint8_t* inputs, int64_t* targets) const;
+  /// Whether inputs are bytes, of which read() makes multiples of 1/255.
+  virtual bool holds_bytes() const { return false; }
 
   /// The targets of examples `ids` alone. Images are not decoded for it.
   void read_targets(std::span<const int64_t> ids, int64_t* targets) const;
@@ -98,6 +102,8 @@ class Dataset {
 
   /// What read() and read_targets() do once ids and affine have been checked; affine has one pair a channel or none.
   virtual void read_inputs(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs) const = 0;
+  /// Asked for where holds_bytes() says so.
+  virtual void read_bytes(std::span<const int64_t> ids, Layout layout, uint8_t* inputs) const;
   virtual void fetch_targets(std::span<const int64_t> ids, int64_t* targets) const = 0;
 
   /// Throws Error where an id is out of range.

@@ -40,8 +40,9 @@ struct BatchCursor {
 
 /// One replica's share of one global batch. With n rows:
 struct Batch {
-  at::Tensor ids;     ///< [n] int64; -1 in rows that don't count
-  at::Tensor inputs;  ///< [n, C, H, W] float32; of clouds [m, C], the features of all their m voxels
+  at::Tensor ids;        ///< [n] int64; -1 in rows that don't count
+  at::Tensor inputs;     ///< [n, C, H, W] float32; of clouds [m, C], the features of all their m voxels
+  at::Tensor scaling{};  ///< where inputs are bytes (LoaderOptions::bytes): what inputs_on() makes floats with
   /// [n, ...] int64; -100, which PyTorch's losses ignore, in rows that don't count. Of clouds [m], or where the class
   /// is of the whole one for each cloud that has voxels.
   at::Tensor targets;
@@ -58,6 +59,9 @@ struct Batch {
   BatchCursor at;             ///< where it lies: epoch, and step in the epoch
   BatchCursor next;           ///< the place after it, to resume from
   double waited_seconds = 0;  ///< how long its replica has waited for it
+
+  /// The inputs as floats on a device, copied without waiting where they are not there.
+  at::Tensor inputs_on(at::Device device) const;
 
   bool last_of_epoch() const { return next.epoch != at.epoch; }
 };
@@ -77,6 +81,10 @@ struct LoaderOptions {
   /// Off: inputs of images have their sizes and are zeros; nothing is decoded. For a process that holds a later part of
   /// a network (Team::holds_first_part), whose stages never look at them. Clouds are read all the same.
   bool inputs = true;
+  /// For a GPU: inputs that the data set holds as bytes stay bytes, a fourth of what crosses to it, and are normalised
+  /// there by Batch::inputs_on(), to the same values. Not where a function of the user's wants floats, nor where pixels
+  /// become 0 after they have been normalised; inputs are floats then.
+  bool bytes = false;
   /// Threads that read ahead; 0: whoever asks reads. One reads 28 x 28 images for some hundred cores.
   int workers = 1;
   /// How many batches are read ahead.

@@ -41,6 +41,7 @@ struct EvaluationOptions {
   data::Transforms transforms{};
   data::Layout layout = data::Layout::contiguous;
   bool inputs = true;  ///< data::LoaderOptions::inputs
+  bool bytes = false;  ///< data::LoaderOptions::bytes
   Precision precision = Precision::full;
   int workers = 1;
   std::string cache{};  ///< data::LoaderOptions::cache

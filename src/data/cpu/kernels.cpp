@@ -18,4 +18,17 @@ void scale_floats(const float* in, int64_t count, float scale, float shift, floa
     for (int64_t i = 0; i < count; ++i) out[i * stride] = in[i] * scale + shift;
 }
 
+void interleave_bytes(const uint8_t* __restrict in, int64_t count, uint8_t* __restrict out) {
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t c = 0; c < 3; ++c) out[3 * i + c] = in[c * count + i];
+}
+
+void bytes_to_pixels(const uint8_t* __restrict in, int64_t count, const float* scale, const float* shift,
+                     float* __restrict out) {
+  const float factor[] = {scale[0], scale[1], scale[2]}, summand[] = {shift[0], shift[1], shift[2]};
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t c = 0; c < 3; ++c)
+      out[3 * i + c] = static_cast<float>(in[c * count + i]) / 255.0f * factor[c] + summand[c];
+}
+
 }  // namespace lockstep::data::LOCKSTEP_ISA

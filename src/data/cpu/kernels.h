@@ -16,5 +16,10 @@ LOCKSTEP_DECLARE_ISA(void bytes_to_floats(const uint8_t* in, int64_t count, floa
 /// out[i * stride] = in[i] * scale + shift.
 LOCKSTEP_DECLARE_ISA(void scale_floats(const float* in, int64_t count, float scale, float shift, float* out,
                                        int64_t stride))
+/// out[3 * i + c] = in[c * count + i]: three planes become pixels.
+LOCKSTEP_DECLARE_ISA(void interleave_bytes(const uint8_t* in, int64_t count, uint8_t* out))
+/// out[3 * i + c] = (in[c * count + i] / 255) * scale[c] + shift[c].
+LOCKSTEP_DECLARE_ISA(void bytes_to_pixels(const uint8_t* in, int64_t count, const float* scale, const float* shift,
+                                          float* out))
 
 }  // namespace lockstep::data

@@ -34,12 +34,21 @@ class ImageFolder : public Dataset {
     });
     return normalization_;
   }
+  bool holds_bytes() const override { return true; }
 
  protected:
   void read_inputs(std::span<const int64_t> ids, Layout layout, Affine affine, float* inputs) const override {
     const int64_t numel = info().input_numel();
     for (const int64_t id : ids) {
       write_example<uint8_t>(pixels(id).get(), 3, numel / 3, layout, affine, inputs);
+      inputs += numel;
+    }
+  }
+
+  void read_bytes(std::span<const int64_t> ids, Layout layout, uint8_t* inputs) const override {
+    const int64_t numel = info().input_numel();
+    for (const int64_t id : ids) {
+      write_example(pixels(id).get(), 3, numel / 3, layout, inputs);
       inputs += numel;
     }
   }

@@ -7,7 +7,7 @@
 namespace lockstep::train {
 
 models::Input input_of(const data::Batch& batch, c10::Device device) {
-  return batch.inputs.to(device, /*non_blocking=*/true);
+  return batch.inputs_on(device);
 }
 
 std::vector<Prediction> predict_cloud(const std::string& file, const Trained& /*trained*/,

@@ -207,6 +207,7 @@ Plan make_plan(const run::Config& given, Task task, const comm::Group& group) {
             .devices_used = sum_over(group, std::min(static_cast<int64_t>(mine.size()), team.block().size())) / parts,
             .transforms = transforms,
             .layout = layout,
+            .cuda = cuda,
             .precision = precision,
             .has_batch_norms = has_any<BatchNorm1d, BatchNorm2d, BatchNorm3d>(*network),
             .parameters = parameters,
@@ -235,6 +236,7 @@ data::LoaderOptions Plan::loader_options() const {
           .seed = config.seed,
           .layout = layout,
           .inputs = team.holds_first_part(),
+          .bytes = cuda,
           .workers = static_cast<int>(config.workers),
           .cache = config.cache};
 }
@@ -248,6 +250,7 @@ EvaluationOptions Plan::evaluation_options() const {
       .transforms = transforms,
       .layout = layout,
       .inputs = team.holds_first_part(),
+      .bytes = cuda,
       .precision = precision,
       .workers = static_cast<int>(config.workers),
       .cache = config.cache,

@@ -24,6 +24,7 @@ struct Plan {
   int64_t devices_used;  // no more than there are replicas
   data::Transforms transforms;
   data::Layout layout;
+  bool cuda;  // its devices are GPUs
   Precision precision;
   bool has_batch_norms;
   int64_t parameters;  // numbers that are trained

@@ -96,6 +96,14 @@ TEST_F(ImageFolder, HasTheSameBytesWithAndWithoutACache) {
   resize_and_crop(pictures::picture(8, 8), 8, expected.data());
   for (int i = 0; i < 192; ++i) EXPECT_EQ(a[i], static_cast<float>(expected[i]) / 255.0f);
   EXPECT_EQ(kept->normalization(), read_anew->normalization());
+  Bytes bytes(2 * 192), last(2 * 192);
+  EXPECT_TRUE(kept->holds_bytes());
+  kept->read(ids, Layout::contiguous, bytes.data(), targets.data());
+  read_anew->read(ids, Layout::channels_last, last.data(), targets.data());
+  for (int i = 0; i < 2 * 192; ++i) {
+    EXPECT_EQ(a[i], static_cast<float>(bytes[i]) / 255.0f);
+    EXPECT_EQ(last[i / 192 * 192 + i % 64 * 3 + i % 192 / 64], bytes[i]);
+  }
 }
 
 TEST_F(ImageFolder, ABrokenFileIsNamedWhenItIsRead) {
