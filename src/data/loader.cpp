@@ -75,7 +75,7 @@ Tail parse_tail(std::string_view text) {
 
 // Rounded as by the CPU's loop (data/cpu/kernels.cpp). A division by a number on the CPU would be a GPU's product.
 at::Tensor Batch::inputs_on(at::Device device) const {
-  const at::Tensor there = inputs.to(device, /*non_blocking=*/true);
+  at::Tensor there = inputs.to(device, /*non_blocking=*/true);
   if (there.scalar_type() != at::kByte) return there;
   const at::Tensor rows = scaling.to(device, /*non_blocking=*/true);
   return there.to(at::kFloat).div_(rows[0]).mul_(rows[1]).add_(rows[2]);

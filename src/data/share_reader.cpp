@@ -23,13 +23,6 @@ Interval part_of(int64_t count, int64_t parts, int64_t number) {
   return {begin, begin + base + (number < larger ? 1 : 0)};
 }
 
-bool pin(const LoaderOptions& options) {
-  const bool possible = at::hasCUDA() && !cuda_devices().empty();
-  require(possible || !options.pinned.value_or(false), "Loader",
-          "pinned buffers were asked for where there is no GPU that this program can use");
-  return options.pinned.value_or(possible);
-}
-
 // Who holds a view of a tensor holds its storage, and a tensor that requires a gradient is no longer ours to write to.
 // The counts alone order nothing: it is giving up a reference of our own that makes what the last holder did visible.
 bool is_free(const at::Tensor& tensor) {
@@ -76,6 +69,13 @@ void pad(const Batch& batch, int64_t rows) {
 }
 
 }  // namespace
+
+bool pins(const LoaderOptions& options) {
+  const bool possible = at::hasCUDA() && !cuda_devices().empty();
+  require(possible || !options.pinned.value_or(false), "Loader",
+          "pinned buffers were asked for where there is no GPU that this program can use");
+  return options.pinned.value_or(possible);
+}
 
 BufferPool::BufferPool(const DatasetInfo& info, at::ScalarType type, Layout layout, bool pinned, bool reads_inputs,
                        size_t most)
@@ -191,9 +191,9 @@ class RowReader : public ShareReader {
         layout_(options.layout),
         transforms_(options.transforms, *dataset_, options.seed),
         reads_inputs_(options.inputs),
-        scaling_(options.bytes && transforms_.keeps_bytes() ? scaling_of(transforms_, *dataset_, pin(options))
+        scaling_(options.bytes && transforms_.keeps_bytes() ? scaling_of(transforms_, *dataset_, pins(options))
                                                             : at::Tensor()),
-        pool_(dataset_->info(), scaling_.defined() ? at::kByte : at::kFloat, layout_, pin(options), reads_inputs_,
+        pool_(dataset_->info(), scaling_.defined() ? at::kByte : at::kFloat, layout_, pins(options), reads_inputs_,
               static_cast<size_t>(2 * options.block.value_or(Interval{0, options.replicas}).size())) {}
 
   const Dataset& dataset() const override { return *dataset_; }

@@ -15,6 +15,9 @@
 
 namespace lockstep::data {
 
+/// Whether a GPU copies from a loader's tensors without help. Throws Error where that was asked for and there is none.
+bool pins(const LoaderOptions& options);
+
 /// Tensors of shares, used again once nobody else holds them. Threads may use it at once.
 class BufferPool {
  public:

@@ -109,6 +109,49 @@ TEST(Gloo, CarriesWhatLiesElsewhereAsCopies) {
   });
 }
 
+// As if messages were ordered by a GPU's streams: who has ordered them still has to wait for them.
+class Ordered : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+  std::unique_ptr<Pending> start(std::span<const Message> sends, std::span<const Message> receives,
+                                 uint32_t channel) override {
+    ++rounds;
+    return std::make_unique<Round>(*this, WrappedTransport::start(sends, receives, channel));
+  }
+  int rounds = 0, ordered = 0, waited = 0;
+
+ private:
+  class Round : public Pending {
+   public:
+    Round(Ordered& counts, std::unique_ptr<Pending> pending) : counts_(counts), pending_(std::move(pending)) {}
+    void wait(Clock::time_point deadline) override {
+      ++counts_.waited;
+      if (pending_) std::exchange(pending_, nullptr)->wait(deadline);
+    }
+    bool order(Clock::time_point deadline) override {
+      ++counts_.ordered;
+      std::exchange(pending_, nullptr)->wait(deadline);
+      return false;
+    }
+
+   private:
+    Ordered& counts_;
+    std::unique_ptr<Pending> pending_;
+  };
+};
+
+TEST(Gloo, WhatIsOrderedByStreamsIsWaitedForAtTheEnd) {
+  SKIP_WITHOUT_GLOO();
+  const milliseconds timeout(30000);
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  lockstep::test::run_threads(4, [&](int rank) {
+    const auto ordered = std::make_shared<Ordered>(make_gloo_transport(store, rank, 4, "127.0.0.1", timeout));
+    test::check_everything(Group(make_transport_backend(ordered, timeout)), 4096);
+    EXPECT_GT(ordered->ordered, 0);
+    EXPECT_EQ(ordered->waited, ordered->rounds);
+  });
+}
+
 // As if this rank's GPU refused to copy.
 class Refusing : public StagingTransport {
   using StagingTransport::StagingTransport;

@@ -84,6 +84,11 @@ class NcclPending : public Pending {
       return work_->wait();  // done, so that this only orders the current stream after it
     });
   }
+  // c10d's wait without a timeout blocks nobody, unless TORCH_NCCL_BLOCKING_WAIT asks for that.
+  bool order(Clock::time_point /*deadline*/) override {
+    if (work_) attempt(peer_, [&] { return work_->wait(); });
+    return !work_;
+  }
 
  private:
   std::shared_ptr<Connection> connection_;

@@ -25,23 +25,15 @@ class CanonicalAllReduce {
     LOCKSTEP_ASSERT(plan_.nodes_of(me()) == static_cast<int64_t>(nodes.size()));
   }
 
+  // On a GPU all of it is given to streams, and waited for at the end.
   void run() {
-    if (plan_.meets_by_halves()) return run_by_halves();
-    if (plan_.is_small()) return run_small();
-    // Software pipeline: while piece k is added up, piece k + 1 comes in and piece k - 1 goes out.
-    Piece current = begin(0);
-    std::unique_ptr<Pending> returning;
-    for (int64_t piece = 0; piece < plan_.pieces(); ++piece) {
-      current.incoming->wait(deadline_);
-      Piece next;
-      if (piece + 1 < plan_.pieces()) next = begin(piece + 1);
-      add_up(current);
-      auto sent = give_back(current);
-      if (returning) returning->wait(deadline_);
-      returning = std::move(sent);
-      current = std::move(next);
-    }
-    if (returning) returning->wait(deadline_);
+    if (plan_.meets_by_halves())
+      run_by_halves();
+    else if (plan_.is_small())
+      run_small();
+    else
+      run_in_pieces();
+    for (const auto& pending : unfinished_) pending->wait(deadline_);
   }
 
  private:
@@ -58,6 +50,35 @@ class CanonicalAllReduce {
     return tensor.narrow(0, interval.begin, interval.size());
   }
 
+  /// What follows comes after these messages.
+  void order(std::unique_ptr<Pending> pending) {
+    if (!pending->order(deadline_)) unfinished_.push_back(std::move(pending));
+  }
+
+  void exchange_with(int partner, const at::Tensor& sent, const at::Tensor& received) {
+    std::vector<Message> sends, receives;
+    if (sent.numel() > 0) sends.push_back({partner, sent});
+    if (received.numel() > 0) receives.push_back({partner, received});
+    if (!sends.empty() || !receives.empty()) order(transport_.start(sends, receives, kCollectives));
+  }
+
+  // Software pipeline: while piece k is added up, piece k + 1 comes in and piece k - 1 goes out.
+  void run_in_pieces() {
+    Piece current = begin(0);
+    std::unique_ptr<Pending> returning;
+    for (int64_t piece = 0; piece < plan_.pieces(); ++piece) {
+      order(std::move(current.incoming));
+      Piece next;
+      if (piece + 1 < plan_.pieces()) next = begin(piece + 1);
+      add_up(current);
+      auto sent = give_back(current);
+      if (returning) order(std::move(returning));
+      returning = std::move(sent);
+      current = std::move(next);
+    }
+    if (returning) order(std::move(returning));
+  }
+
   // Nodes meet as they do in the tree: left and right make their parent, which both halves of a pair then hold in part.
   void run_by_halves() {
     if (nodes_[0].const_data_ptr() != result_.const_data_ptr()) at::Tensor(result_).copy_(nodes_[0]);
@@ -66,7 +87,7 @@ class CanonicalAllReduce {
       const auto partner = static_cast<int>(CanonicalPlan::partner(me(), round));
       const at::Tensor mine = part(result_, plan_.kept(me(), round + 1));
       const at::Tensor theirs = scratch.narrow(0, 0, mine.numel());
-      exchange(transport_, {{partner, part(result_, plan_.kept(partner, round + 1))}}, {{partner, theirs}}, deadline_);
+      exchange_with(partner, part(result_, plan_.kept(partner, round + 1)), theirs);
       if (mine.numel() == 0) continue;
       const bool ends = round + 1 == plan_.rounds(), is_left = me() < partner;
       reduce_tensors(TreeProgram::of_leaves(2), op_ == ReduceOp::mean && !ends ? ReduceOp::sum : op_,
@@ -74,15 +95,14 @@ class CanonicalAllReduce {
     }
     for (int64_t round = plan_.is_small() ? 0 : plan_.rounds(); round-- > 0;) {
       const auto partner = static_cast<int>(CanonicalPlan::partner(me(), round));
-      exchange(transport_, {{partner, part(result_, plan_.kept(me(), round + 1))}},
-               {{partner, part(result_, plan_.kept(partner, round + 1))}}, deadline_);
+      exchange_with(partner, part(result_, plan_.kept(me(), round + 1)), part(result_, plan_.kept(partner, round + 1)));
     }
   }
 
   // Everybody gets everything and adds it up for himself.
   void run_small() {
-    const Piece piece = begin(0);
-    piece.incoming->wait(deadline_);
+    Piece piece = begin(0);
+    order(std::move(piece.incoming));
     add_up(piece);
   }
 
@@ -133,6 +153,7 @@ class CanonicalAllReduce {
   const Clock::time_point deadline_;
   const CanonicalPlan plan_;
   const TreeProgram program_;
+  std::vector<std::unique_ptr<Pending>> unfinished_;  // ordered, and not known to have gone well
 };
 
 }  // namespace

@@ -36,6 +36,12 @@ class Pending {
   virtual ~Pending() = default;
   /// Blocks until all have been sent and received. Throws TransportFailure when one failed or at the deadline.
   virtual void wait(Clock::time_point deadline) = 0;
+  /// What this thread does with the tensors from now on comes after the messages. On a GPU that is an order of its
+  /// current stream, nobody blocks, and it is false: wait() is still to be called. Else it is wait(), and true.
+  virtual bool order(Clock::time_point deadline) {
+    wait(deadline);
+    return true;
+  }
 };
 
 /// What a backend between processes has to do: carry messages. Every collective is made of rounds of messages

@@ -17,11 +17,11 @@ namespace {
 constexpr uint64_t kCloudStream = 0x636C6F756473;  // "clouds": nothing else draws from these numbers
 
 /// All voxels of a share, each with the number of its cloud. Plain copies: libtorch would start threads here.
-void join(const std::vector<SeenCloud>& clouds, int64_t channels, Batch& batch) {
+void join(const std::vector<SeenCloud>& clouds, int64_t channels, bool pinned, Batch& batch) {
   int64_t rows = 0;
   for (const SeenCloud& cloud : clouds) rows += cloud.voxels.labels.size(0);
   batch.coordinates = at::empty({rows, 4}, at::kInt);
-  batch.inputs = at::empty({rows, channels}, at::kFloat);
+  batch.inputs = at::empty({rows, channels}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
   auto* places = batch.coordinates.mutable_data_ptr<int32_t>();
   auto* features = batch.inputs.mutable_data_ptr<float>();
   for (size_t number = 0; number < clouds.size(); ++number) {
@@ -79,7 +79,8 @@ CloudReader::CloudReader(std::shared_ptr<const CloudDataset> dataset, const Orde
       replicas_(options.replicas),
       transforms_(options.transforms),
       key_{options.seed, kCloudStream},
-      points_(options.points) {
+      points_(options.points),
+      pinned_(pins(options)) {
   require(!points_ || dataset_->info().segments(), "Loader", "points are asked for, and a class of ",
           dataset_->info().name, " is of a whole cloud, expected data whose points have one each");
   check_for_clouds(transforms_);
@@ -142,11 +143,12 @@ Batch CloudReader::read(int64_t index, int64_t replica, PreparedTransforms::Scra
   for (const int64_t place : dealt.shares[replica]) ids.push_back(dealt.ids[place]);
   std::vector<SeenCloud> clouds;
   for (const int64_t id : ids) clouds.push_back(see(id, batch.at.epoch));
-  join(clouds, dataset_->info().input_numel(), batch);
+  join(clouds, dataset_->info().input_numel(), pinned_, batch);
   if (points_) join_points(clouds, batch);
   const auto labels =
       dataset_->info().whole_clouds ? labels_of_clouds(clouds, ids, *dataset_) : labels_of_voxels(clouds);
-  batch.targets = at::tensor(labels, at::kLong);
+  batch.targets = at::empty({static_cast<int64_t>(labels.size())}, at::TensorOptions(at::kLong).pinned_memory(pinned_));
+  std::ranges::copy(labels, batch.targets.mutable_data_ptr<int64_t>());
   batch.weight = static_cast<double>(std::ranges::count_if(labels, [](int64_t one) { return one >= 0; }));
   batch.ids = at::tensor(ids, at::kLong);
   batch.count = static_cast<int64_t>(ids.size());

@@ -46,7 +46,7 @@ class CloudReader : public ShareReader {
   Transforms transforms_;
   RandomKey key_;
   std::optional<SceneCache> cache_;
-  bool points_;
+  bool points_, pinned_;
 };
 
 }  // namespace lockstep::data
