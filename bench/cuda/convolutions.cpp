@@ -16,6 +16,7 @@
 
 #include "cuda/areas.h"
 #include "cuda/timing.h"
+#include "lockstep/base/error.h"
 #include "lockstep/sparse/kernel_map.h"
 #include "lockstep/sparse/kernel_region.h"
 #include "sparse/maps/cuda/tables.h"
@@ -30,10 +31,10 @@ using Json = nlohmann::json;
 
 const at::Device kGpu(at::kCUDA, 0);
 
-KernelMapPtr map_of(int64_t voxels) {
+KernelMapPtr map_of(int64_t voxels, int64_t size = 3) {
   const auto room = CoordinateMap::insert(make_room(voxels, 1, false)).map;
   const std::vector<int64_t> ones = {1, 1, 1};
-  return KernelMap::build(room, room, KernelRegion::hypercube({3, 3, 3}, ones).offsets(ones));
+  return KernelMap::build(room, room, KernelRegion::hypercube({size, size, size}, ones).offsets(ones));
 }
 
 /// For each offset the rows of its pairs, on the GPU.
@@ -63,12 +64,12 @@ class GatherScatter {
 struct Layer {
   std::vector<at::Tensor> x, w, g;
 
-  Layer(const KernelMap& map, int64_t channels, at::ScalarType type) {
+  Layer(const KernelMap& map, int64_t in, int64_t out, at::ScalarType type) {
     const auto options = at::TensorOptions(type).device(kGpu);
     for (int copy = 0; copy < kCopies; ++copy) {
-      x.push_back(at::randn({map.in_size(), channels}, options));
-      w.push_back(at::randn({map.volume(), channels, channels}, options) * 0.05);
-      g.push_back(at::randn({map.out_size(), channels}, options));
+      x.push_back(at::randn({map.in_size(), in}, options));
+      w.push_back(at::randn({map.volume(), in, out}, options) * 0.05);
+      g.push_back(at::randn({map.out_size(), out}, options));
     }
   }
 };
@@ -85,20 +86,19 @@ Contender dense_convolution(const KernelMap& map, int64_t channels, at::ScalarTy
   return {"dense 3x3, as many products", [x, w](int i) { at::conv2d(x[i], w[i], {}, 1, 1); }};
 }
 
-Json measure_layer(const KernelMapPtr& map, const GatherScatter& other, int64_t channels, at::ScalarType type,
-                   int rounds) {
-  const Layer layer(*map, channels, type);
+Json measure_layer(const KernelMapPtr& map, int64_t in, int64_t out_channels, at::ScalarType type, int rounds) {
+  const GatherScatter other(*map);
+  const Layer layer(*map, in, out_channels, type);
   const KernelMapPtr back = map->transposed();
   const at::Tensor y = at::empty_like(layer.g[0]), dw = at::empty_like(layer.w[0]);
-  const double work = 2e-9 * static_cast<double>(map->pair_count() * channels * channels);
-  const std::string name = std::to_string(channels) + " channels, " + c10::toString(type) + ", ";
+  const double work = 2e-9 * static_cast<double>(map->pair_count() * in * out_channels);
+  const std::string name = text(in, " to ", out_channels, " channels, ", c10::toString(type), ", ");
   const auto& [x, w, g] = layer;
+  std::vector<Contender> contenders{{"ours", [&](int i) { convolution(x[i], w[i], map, false, 1); }},
+                                    {"gather, cuBLAS, scatter", [&](int i) { other.forward(x[i], w[i], y); }}};
+  if (in == out_channels) contenders.push_back(dense_convolution(*map, in, type));
   Json out;
-  out["forward"] = compare(name + "forward", "GFLOP/s", work,
-                           {{"ours", [&](int i) { convolution(x[i], w[i], map, false, 1); }},
-                            {"gather, cuBLAS, scatter", [&](int i) { other.forward(x[i], w[i], y); }},
-                            dense_convolution(*map, channels, type)},
-                           rounds);
+  out["forward"] = compare(name + "forward", "GFLOP/s", work, contenders, rounds);
   out["input gradient"] = compare(name + "input gradient", "GFLOP/s", work,
                                   {{"ours", [&](int i) { convolution(g[i], w[i], back, true, 1); }}}, rounds);
   out["weight gradient"] = compare(name + "weight gradient", "GFLOP/s", work,
@@ -116,7 +116,6 @@ Json measure_convolutions(const std::vector<int64_t>& voxels, int rounds) {
     const KernelMapPtr map = map_of(size);
     std::printf("room of %lld voxels, %.2f million pairs\n", static_cast<long long>(map->in_size()),
                 static_cast<double>(map->pair_count()) * 1e-6);
-    const GatherScatter other(*map);
     Json& room = all[std::to_string(size)];
     // A map keeps its table, so each turn has maps of its own.
     std::vector<KernelMapPtr> fresh;
@@ -127,7 +126,12 @@ Json measure_convolutions(const std::vector<int64_t>& voxels, int rounds) {
                 {{"ours", [&](int) { cuda::table_on_device(*fresh[next++], kGpu); }}}, rounds);
     for (const int64_t channels : {32, 64, 128})
       for (const auto type : {at::kHalf, at::kFloat})
-        room[std::to_string(channels) + " " + c10::toString(type)] = measure_layer(map, other, channels, type, rounds);
+        room[text(channels, " ", c10::toString(type))] = measure_layer(map, channels, channels, type, rounds);
+    // The first layer of a network, and a deep one.
+    for (const auto type : {at::kHalf, at::kFloat}) {
+      room[text("3 to 32, 5x5x5, ", c10::toString(type))] = measure_layer(map_of(size, 5), 3, 32, type, rounds);
+      room[text("2000 voxels, 256 ", c10::toString(type))] = measure_layer(map_of(2000), 256, 256, type, rounds);
+    }
   }
   return all;
 }
