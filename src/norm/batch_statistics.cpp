@@ -6,9 +6,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/norm/detail/row_kernels.h"
 #include "lockstep/numerics/tree.h"
+#include "norm/channel_parts.h"
 
 namespace lockstep::norm {
 namespace {
@@ -51,28 +52,27 @@ at::Tensor merge_on_cpu(const at::Tensor& all) {
   return merged;
 }
 
-// Of a few numbers: some twenty operations of ATen's would take longer than all the rest of a small batch norm.
-bool is_plain_row(const at::Tensor& running) {
-  return !running.defined() || (running.is_cpu() && running.is_contiguous() &&
-                                (running.scalar_type() == at::kFloat || running.scalar_type() == at::kDouble));
+template <class Part>
+void for_each_channel(const at::Tensor& moments, const Part& part) {
+  if (!moments.is_cpu()) return cuda::for_each_channel(moments.device(), part.channels, part);
+  for (int64_t c = 0; c < part.channels; ++c) part(c);
 }
 
-template <class T>
-void move_row_as(T* running, const double* moments, int64_t channels, double momentum, bool variance) {
-  for (int64_t c = 0; c < channels; ++c) {
-    const double weight = moments[c] > (variance ? 1 : 0) ? momentum : 0;
-    const double target = variance ? moments[2 * channels + c] / std::max(moments[c] - 1, 1.0) : moments[channels + c];
-    running[c] = static_cast<T>(static_cast<double>(running[c]) * (1 - weight) + target * weight);
-  }
+/// Whether a row of running statistics is moved in place.
+bool is_plain(const at::Tensor& running, const at::Tensor& moments) {
+  return !running.defined() || (running.device() == moments.device() && running.is_contiguous() &&
+                                (running.scalar_type() == at::kFloat || running.scalar_type() == at::kDouble));
 }
 
 void move_row(const at::Tensor& running, const at::Tensor& moments, double momentum, bool variance) {
   if (!running.defined()) return;
-  const double* given = moments.const_data_ptr<double>();
+  const auto move = [&]<class T>(T* row) {
+    for_each_channel(moments, MoveRow<T>{row, moments.const_data_ptr<double>(), running.numel(), momentum, variance});
+  };
   if (running.scalar_type() == at::kFloat)
-    move_row_as(running.mutable_data_ptr<float>(), given, running.numel(), momentum, variance);
+    move(running.mutable_data_ptr<float>());
   else
-    move_row_as(running.mutable_data_ptr<double>(), given, running.numel(), momentum, variance);
+    move(running.mutable_data_ptr<double>());
 }
 
 }  // namespace
@@ -111,22 +111,9 @@ at::Tensor exchange_sums(Peers* peers, const at::Tensor& mine) {
 }
 
 BatchStatistics::BatchStatistics(const at::Tensor& moments, double epsilon) : mean(moments[1]) {
-  if (!moments.is_cpu()) {
-    count = moments[0].clamp_min(1);
-    variance = moments[2] / count;
-    inverse_deviation = (variance + epsilon).rsqrt();
-    return;
-  }
-  const int64_t channels = moments.size(1);
-  const at::Tensor given = moments.contiguous();
-  const at::Tensor rows = at::empty({3, channels}, at::kDouble);
-  const double* in = given.const_data_ptr<double>();
-  double* out = rows.mutable_data_ptr<double>();
-  for (int64_t c = 0; c < channels; ++c) {
-    out[c] = std::max(in[c], 1.0);
-    out[channels + c] = in[2 * channels + c] / out[c];
-    out[2 * channels + c] = 1 / std::sqrt(out[channels + c] + epsilon);
-  }
+  const at::Tensor given = moments.contiguous(), rows = at::empty_like(given);
+  for_each_channel(
+      given, MakeStatistics{given.const_data_ptr<double>(), given.size(1), epsilon, rows.mutable_data_ptr<double>()});
   count = rows[0];
   variance = rows[1];
   inverse_deviation = rows[2];
@@ -135,7 +122,7 @@ BatchStatistics::BatchStatistics(const at::Tensor& moments, double epsilon) : me
 void move_running_statistics(const at::Tensor& running_mean, const at::Tensor& running_var, const at::Tensor& moments,
                              double momentum) {
   const at::NoGradGuard no_grad;
-  if (moments.is_cpu() && is_plain_row(running_mean) && is_plain_row(running_var)) {
+  if (is_plain(running_mean, moments) && is_plain(running_var, moments)) {
     const at::Tensor given = moments.contiguous();
     move_row(running_mean, given, momentum, false);
     move_row(running_var, given, momentum, true);

@@ -71,7 +71,7 @@ TEST(BatchStatistics, RunningOnesMoveByMomentumAndStayWhereTheBatchIsEmpty) {
   const at::Tensor before = mean.clone();
   move_running_statistics(mean, var, moments_of(random_rows(0, 2)), 0.25);
   EXPECT_TRUE(at::equal(mean, before));
-  for (const auto type : {at::kFloat, at::kHalf}) {  // of which one row takes the general way
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf}) {  // of which the last takes the general way
     const at::Tensor one = random_rows(1, 2), means = at::ones(2, type), vars = at::full({2}, 0.5, type);
     move_running_statistics(means, vars, moments_of(one), 0.25);
     EXPECT_TRUE(at::allclose(means, (0.75 + 0.25 * one[0]).to(type)));

@@ -3,18 +3,21 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 
 #include "lockstep/norm/detail/batch_statistics.h"
 #include "lockstep/norm/detail/row_kernels.h"
+#include "norm/channel_parts.h"
 #include "norm/strided.h"
 #include "support/twins/twins.h"
 
 namespace lockstep::norm {
 namespace {
 
+using test::expect_close;
 using test::expect_twin;
 using test::on_twin;
 using test::random;
@@ -69,6 +72,28 @@ TEST(TWIN_SUITE(CudaNorms), MergeReplicasMoments) {
   for (int64_t r = 0; r < 130; ++r) many.push_back(cpu::column_moments(random({3, 2}, at::kDouble)));
   const at::Tensor all = at::stack(many);
   expect_twin([&] { return cuda::merge_moments(on_twin(all)); }, merge_moments(all), 1e-12);
+}
+
+TEST(TWIN_SUITE(CudaNorms), MakeAndMoveStatisticsAsTheCpuDoes) {
+  SKIP_WITHOUT_GPU();
+  at::manual_seed(9);
+  for (const int64_t rows : {0, 1, 2, 40}) {
+    const at::Tensor moments = cpu::column_moments(random({rows, 5}, at::kDouble) + 1), there = on_twin(moments);
+    const BatchStatistics expected(moments, 1e-3);
+    const at::Tensor made = at::empty_like(there);
+    cuda::for_each_channel(there.device(), 5,
+                           MakeStatistics{there.const_data_ptr<double>(), 5, 1e-3, made.mutable_data_ptr<double>()});
+    expect_close(made, at::stack({expected.count, expected.variance, expected.inverse_deviation}), 1e-14);
+    for (const bool variance : {false, true}) {
+      const at::Tensor before = random({5}, at::kFloat), row = on_twin(before).clone(), other = random({5}, at::kFloat);
+      cuda::for_each_channel(
+          there.device(), 5,
+          MoveRow<float>{row.mutable_data_ptr<float>(), there.const_data_ptr<double>(), 5, 0.2, variance});
+      const at::Tensor moved = before.clone();
+      move_running_statistics(variance ? other : moved, variance ? moved : other, moments, 0.2);
+      expect_close(row, moved, 1e-6);
+    }
+  }
 }
 
 TEST(TWIN_SUITE(CudaNorms), NormalizeImagesAsTheCpuDoes) {

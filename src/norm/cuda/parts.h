@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "lockstep/numerics/detail/portable.h"
+#include "norm/channel_parts.h"
 
 // What one thread does in a batch norm of rows: a slice of rows of one channel. The slices of a channel are joined as a
 // tree, statistics in float64.
@@ -165,6 +166,9 @@ void launch(int64_t count, cudaStream_t stream, const Part& part);
   LOCKSTEP_NORM_LAUNCHES_OF(c10::BFloat16);       \
   LOCKSTEP_NORM_LAUNCH(SumLines<float, double>);  \
   LOCKSTEP_NORM_LAUNCH(SumLines<double, double>); \
-  LOCKSTEP_NORM_LAUNCH(JoinMoments)
+  LOCKSTEP_NORM_LAUNCH(JoinMoments);              \
+  LOCKSTEP_NORM_LAUNCH(MakeStatistics);           \
+  LOCKSTEP_NORM_LAUNCH(MoveRow<float>);           \
+  LOCKSTEP_NORM_LAUNCH(MoveRow<double>)
 
 }  // namespace lockstep::norm::cuda

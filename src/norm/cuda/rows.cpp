@@ -55,6 +55,15 @@ void sum_lines(const at::Tensor& given, const at::Tensor& joined, int64_t togeth
 
 }  // namespace
 
+template <class Part>
+void for_each_channel(c10::Device device, int64_t channels, const Part& part) {
+  const c10::cuda::CUDAGuard guard(device);
+  launch(channels, at::cuda::getCurrentCUDAStream(), part);
+}
+template void for_each_channel(c10::Device, int64_t, const MakeStatistics&);
+template void for_each_channel(c10::Device, int64_t, const MoveRow<float>&);
+template void for_each_channel(c10::Device, int64_t, const MoveRow<double>&);
+
 at::Tensor merge_moments(const at::Tensor& all) {
   const c10::cuda::CUDAGuard guard(all.device());
   return all.size(2) == 0 ? all[0] : join_moments(all.contiguous());
