@@ -143,7 +143,7 @@ BucketCosts buckets_of(const StepCost& cost, const PartCosts& parts, int64_t sha
   out.marks.resize(parts.first.size());
   std::vector<int64_t> order(cost.gradients.size());
   std::iota(order.begin(), order.end(), int64_t{0});
-  const auto plan = GradientPlan::make(layout_of(cost.gradients), order, kBucketBytes);
+  const auto plan = GradientPlan::make(layout_of(cost.gradients), order, bucket_bytes(at::kCPU));
   for (size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     out.numel.push_back(bucket.numel);

@@ -17,7 +17,11 @@ int64_t piece_length(const at::Device& device, int64_t numel) {
   return device.is_cpu() ? kPieceElements : std::max<int64_t>(1, numel);
 }
 
-GradientPlan GradientPlan::make(const FlatLayout& layout, std::span<const int64_t> order, int64_t bucket_bytes) {
+int64_t bucket_bytes(const at::Device& device) {
+  return int64_t{device.is_cpu() ? 4 : 25} << 20;
+}
+
+GradientPlan GradientPlan::make(const FlatLayout& layout, std::span<const int64_t> order, int64_t bytes) {
   GradientPlan plan;
   plan.pieces_of.resize(layout.size());
   plan.buckets_of.resize(layout.size());
@@ -25,7 +29,7 @@ GradientPlan GradientPlan::make(const FlatLayout& layout, std::span<const int64_
   for (const int64_t parameter : order) {
     const FlatSlot& slot = layout.slot(parameter);
     const FlatRow& row = layout.rows()[slot.row];
-    const int64_t limit = std::max<int64_t>(1, bucket_bytes / static_cast<int64_t>(c10::elementSize(row.dtype)));
+    const int64_t limit = std::max<int64_t>(1, bytes / static_cast<int64_t>(c10::elementSize(row.dtype)));
     const int64_t length = piece_length(row.device, slot.numel);
     for (int64_t begin = 0; begin < slot.numel; begin += length) {
       int64_t& bucket = open[slot.row];

@@ -38,8 +38,8 @@ struct Bucket {
 };
 
 /// What a bucket holds at least before the next one begins: large enough for a message to run at full speed, small
-/// enough that the last one is soon over.
-inline constexpr int64_t kBucketBytes = 4 << 20;
+/// enough that the last one is soon over. Between GPUs it is over sooner, and what the host does for it takes longest.
+int64_t bucket_bytes(const at::Device& device);
 
 /// How the gradients of an optimiser's parameters are cut up.
 struct GradientPlan {
@@ -49,8 +49,9 @@ struct GradientPlan {
   std::vector<std::vector<int64_t>> pieces_of;
   std::vector<std::vector<int64_t>> buckets_of;
 
-  /// `order`: the parameters' numbers as their gradients become ready. Pieces on a GPU are whole parameters.
-  static GradientPlan make(const FlatLayout& layout, std::span<const int64_t> order, int64_t bucket_bytes);
+  /// `order`: the parameters' numbers as their gradients become ready; `bytes` are those of a bucket. Pieces on a GPU
+  /// are whole parameters.
+  static GradientPlan make(const FlatLayout& layout, std::span<const int64_t> order, int64_t bytes);
 };
 
 }  // namespace lockstep::parallel

@@ -93,8 +93,9 @@ void OptimizerState::lay_out() {
 
 void OptimizerState::plan(std::span<const int64_t> order, GradientArrivals arrivals) {
   exchange_.reset();  // its hooks go before others come
-  exchange_ = std::make_unique<GradientExchange>(*team_, GradientPlan::make(layout_, order, kBucketBytes),
-                                                 std::move(arrivals), rounding_of(options_.wire));
+  exchange_ =
+      std::make_unique<GradientExchange>(*team_, GradientPlan::make(layout_, order, bucket_bytes(team_->device)),
+                                         std::move(arrivals), rounding_of(options_.wire));
   slices_.clear();
   for (size_t p = 0; p < exchange_->plan().pieces.size(); ++p) slices_.push_back(slice(static_cast<int64_t>(p)));
   norms_.resize(slices_.size());
