@@ -117,6 +117,7 @@ TEST(Forecast, IsCheckedByRunningIt) {
 }
 
 TEST(Forecast, NamesWhatMakesNoSense) {
+  if (comm::backends().empty()) GTEST_SKIP() << "this build has no backend that joins processes";
   for (const auto& [words, message] :
        {std::pair(Words{"--devices", "0"}, "--devices has 0"),
         {Words{"--link", "25"}, "--link is '25', expected measure, or a rate and a latency"},
