@@ -38,6 +38,12 @@ class Unpickler {
  public:
   Unpickler(std::span<const std::byte> bytes, const ReadStorage& read_storage, const std::string& name)
       : bytes_(bytes), read_storage_(read_storage), name_(name) {}
+  Unpickler(const Unpickler&) = delete;
+  Unpickler& operator=(const Unpickler&) = delete;
+  // A list may hold itself, or lists a million deep: none is destroyed by another.
+  ~Unpickler() {
+    for (const Ref& container : containers_) container->items.clear();
+  }
 
   Value run() {
     for (;;) {
@@ -79,9 +85,10 @@ class Unpickler {
     return top;
   }
   void push(Ref object) { stack_.push_back(std::move(object)); }
-  void push_list(std::vector<Ref> items) {
-    push(std::make_shared<Object>(Object{.kind = Object::Kind::list, .items = std::move(items)}));
+  void push_container(Object::Kind kind, std::vector<Ref> items) {
+    push(containers_.emplace_back(std::make_shared<Object>(Object{.kind = kind, .items = std::move(items)})));
   }
+  void push_list(std::vector<Ref> items) { push_container(Object::Kind::list, std::move(items)); }
   std::vector<Ref> pop_some(size_t count) {
     std::vector<Ref> items(count);
     while (count > 0) items[--count] = pop();
@@ -126,7 +133,8 @@ class Unpickler {
   const ReadStorage& read_storage_;
   const std::string& name_;
   size_t at_ = 0;
-  size_t values_ = 0;  // made of the objects so far
+  size_t values_ = 0;            // made of the objects so far
+  std::vector<Ref> containers_;  // all lists and dicts
   std::vector<Ref> stack_;
   std::unordered_map<uint32_t, Ref> memo_;
 };
@@ -174,7 +182,7 @@ void Unpickler::step(Code code) {
     case Code::appends:
       return extend(pop_to_mark(), Object::Kind::list);
     case Code::empty_dict:
-      return push(std::make_shared<Object>(Object{.kind = Object::Kind::dict}));
+      return push_container(Object::Kind::dict, {});
     case Code::setitem:
       return extend(pop_some(2), Object::Kind::dict);
     case Code::setitems:
@@ -224,8 +232,7 @@ void Unpickler::reduce() {
   check(function->kind == Object::Kind::function && arguments->kind == Object::Kind::list,
         "calls what is no function in its pickle");
   const std::string& name = function->name;
-  if (name == "collections OrderedDict" && arguments->items.empty())
-    return push(std::make_shared<Object>(Object{.kind = Object::Kind::dict}));
+  if (name == "collections OrderedDict" && arguments->items.empty()) return push_container(Object::Kind::dict, {});
   if (name == "torch._utils _rebuild_tensor_v2") return push(rebuild_tensor(arguments->items));
   if (name == "torch._utils _rebuild_parameter" && !arguments->items.empty()) return push(arguments->items[0]);
   if (name == "torch Size" && arguments->items.size() == 1) return push(arguments->items[0]);

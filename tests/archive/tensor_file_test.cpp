@@ -150,6 +150,18 @@ TEST(TensorFile, ValuesThatRepeatWithoutEndAreRefused) {
               HasSubstr("'bomb.pt' repeats its values without end"));
 }
 
+// One that holds itself, and one that is two million deep: neither is a leak, or too deep to be destroyed.
+TEST(TensorFile, ListsWithoutABottomAreRefused) {
+  const auto none = [](const std::string&, size_t) { return c10::Storage(); };
+  for (const std::string& lists : {std::string("]q\x01h\x01"
+                                               "a"),
+                                   "]" + std::string(2'000'000, '\x85')}) {
+    const std::string pickled = "\x80\x02" + lists + ".";
+    EXPECT_THAT(message_of<Error>([&] { unpickle(std::as_bytes(std::span(pickled)), none, "well.pt"); }),
+                HasSubstr("'well.pt' nests more than"));
+  }
+}
+
 TEST(TensorFile, CutShortAnywhereIsDamaged) {
   const TemporaryFolder folder;
   write_tensor_file(folder.file("a.pt"), sample());
