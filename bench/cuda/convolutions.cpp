@@ -86,8 +86,8 @@ Contender dense_convolution(const KernelMap& map, int64_t channels, at::ScalarTy
   return {"dense 3x3, as many products", [x, w](int i) { at::conv2d(x[i], w[i], {}, 1, 1); }};
 }
 
-Json measure_layer(const KernelMapPtr& map, int64_t in, int64_t out_channels, at::ScalarType type, int rounds) {
-  const GatherScatter other(*map);
+Json measure_layer(const KernelMapPtr& map, const GatherScatter& other, int64_t in, int64_t out_channels,
+                   at::ScalarType type, int rounds) {
   const Layer layer(*map, in, out_channels, type);
   const KernelMapPtr back = map->transposed();
   const at::Tensor y = at::empty_like(layer.g[0]), dw = at::empty_like(layer.w[0]);
@@ -116,6 +116,7 @@ Json measure_convolutions(const std::vector<int64_t>& voxels, int rounds) {
     const KernelMapPtr map = map_of(size);
     std::printf("room of %lld voxels, %.2f million pairs\n", static_cast<long long>(map->in_size()),
                 static_cast<double>(map->pair_count()) * 1e-6);
+    const GatherScatter other(*map);
     Json& room = all[std::to_string(size)];
     // A map keeps its table, so each turn has maps of its own.
     std::vector<KernelMapPtr> fresh;
@@ -126,11 +127,13 @@ Json measure_convolutions(const std::vector<int64_t>& voxels, int rounds) {
                 {{"ours", [&](int) { cuda::table_on_device(*fresh[next++], kGpu); }}}, rounds);
     for (const int64_t channels : {32, 64, 128})
       for (const auto type : {at::kHalf, at::kFloat})
-        room[text(channels, " ", c10::toString(type))] = measure_layer(map, channels, channels, type, rounds);
+        room[text(channels, " ", c10::toString(type))] = measure_layer(map, other, channels, channels, type, rounds);
     // The first layer of a network, and a deep one.
+    const KernelMapPtr first = map_of(size, 5), deep = map_of(2000);
+    const GatherScatter of_first(*first), of_deep(*deep);
     for (const auto type : {at::kHalf, at::kFloat}) {
-      room[text("3 to 32, 5x5x5, ", c10::toString(type))] = measure_layer(map_of(size, 5), 3, 32, type, rounds);
-      room[text("2000 voxels, 256 ", c10::toString(type))] = measure_layer(map_of(2000), 256, 256, type, rounds);
+      room[text("3 to 32, 5x5x5, ", c10::toString(type))] = measure_layer(first, of_first, 3, 32, type, rounds);
+      room[text("2000 voxels, 256 ", c10::toString(type))] = measure_layer(deep, of_deep, 256, 256, type, rounds);
     }
   }
   return all;

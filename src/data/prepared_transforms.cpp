@@ -94,6 +94,7 @@ PreparedTransforms::PreparedTransforms(const Transforms& transforms, const Datas
   width_ = images ? shape_[2] : dataset.info().input_numel();
   bool custom_before = false, normalized = false;
   keeps_bytes_ = dataset.holds_bytes();
+  black_bytes_.resize(channels_);
   const bool asks = std::ranges::any_of(transforms.list(), [](const Transform& step) {
     const auto* normalize = std::get_if<Normalize>(&step);
     return normalize != nullptr && normalize->figures.mean.empty();
@@ -136,12 +137,11 @@ template <class Value>
 void PreparedTransforms::move(const Step& step, RandomKey key, Images<Value>& images) const {
   const Planes planes{channels_, height_, width_};
   Value *image = images.image.data(), *other = images.other.data();
-  std::vector<Value> none;
   std::span<const Value> black;
   if constexpr (std::is_same_v<Value, float>)
     black = step.black;
   else
-    black = none = std::vector<Value>(channels_, 0);
+    black = black_bytes_;
   if (const auto* cropping = std::get_if<RandomCrop>(&step.transform)) {
     crop(planes, shift_of(key, 0, cropping->padding), shift_of(key, 1, cropping->padding), black, image, other);
     images.image.swap(images.other);

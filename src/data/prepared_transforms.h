@@ -58,7 +58,8 @@ class PreparedTransforms {
   uint64_t seed_;
   std::vector<float> scale_, shift_;  // of normalize, or empty
   bool normalize_while_reading_ = true, keeps_bytes_ = true;
-  std::vector<Step> steps_;  // what is left to do for each example
+  std::vector<uint8_t> black_bytes_;  // one a channel
+  std::vector<Step> steps_;           // what is left to do for each example
 };
 
 }  // namespace lockstep::data

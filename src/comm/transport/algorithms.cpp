@@ -215,12 +215,18 @@ class Collective {
 
 }  // namespace
 
-void exchange(Transport& transport, std::vector<Message> sends, std::vector<Message> receives,
-              Clock::time_point deadline, uint32_t channel) {
+std::unique_ptr<Pending> begin_exchange(Transport& transport, std::vector<Message> sends, std::vector<Message> receives,
+                                        uint32_t channel) {
   const auto empty = [](const Message& message) { return message.tensor.numel() == 0; };
   std::erase_if(sends, empty);
   std::erase_if(receives, empty);
-  if (!sends.empty() || !receives.empty()) transport.start(sends, receives, channel)->wait(deadline);
+  return sends.empty() && receives.empty() ? nullptr : transport.start(sends, receives, channel);
+}
+
+void exchange(Transport& transport, std::vector<Message> sends, std::vector<Message> receives,
+              Clock::time_point deadline, uint32_t channel) {
+  if (const auto round = begin_exchange(transport, std::move(sends), std::move(receives), channel))
+    round->wait(deadline);
 }
 
 void run_collective(Transport& transport, const Call& call, Clock::time_point deadline) {

@@ -14,7 +14,11 @@ namespace lockstep::comm {
 /// Messages of collectives, of the check of their signatures, and (from here on, odd) of the user's tags.
 enum Channel : uint32_t { kCollectives = 0, kSignatures = 2 };
 
-/// One round of messages; empty ones do not travel. Blocks.
+/// Starts one round of messages; empty ones do not travel. Null where none does.
+std::unique_ptr<Pending> begin_exchange(Transport& transport, std::vector<Message> sends, std::vector<Message> receives,
+                                        uint32_t channel = kCollectives);
+
+/// The same, and waits for it.
 void exchange(Transport& transport, std::vector<Message> sends, std::vector<Message> receives,
               Clock::time_point deadline, uint32_t channel = kCollectives);
 

@@ -50,16 +50,9 @@ class CanonicalAllReduce {
     return tensor.narrow(0, interval.begin, interval.size());
   }
 
-  /// What follows comes after these messages.
+  /// What follows comes after these messages, where there are any.
   void order(std::unique_ptr<Pending> pending) {
-    if (!pending->order(deadline_)) unfinished_.push_back(std::move(pending));
-  }
-
-  void exchange_with(int partner, const at::Tensor& sent, const at::Tensor& received) {
-    std::vector<Message> sends, receives;
-    if (sent.numel() > 0) sends.push_back({partner, sent});
-    if (received.numel() > 0) receives.push_back({partner, received});
-    if (!sends.empty() || !receives.empty()) order(transport_.start(sends, receives, kCollectives));
+    if (pending && !pending->order(deadline_)) unfinished_.push_back(std::move(pending));
   }
 
   // Software pipeline: while piece k is added up, piece k + 1 comes in and piece k - 1 goes out.
@@ -72,11 +65,11 @@ class CanonicalAllReduce {
       if (piece + 1 < plan_.pieces()) next = begin(piece + 1);
       add_up(current);
       auto sent = give_back(current);
-      if (returning) order(std::move(returning));
+      order(std::move(returning));
       returning = std::move(sent);
       current = std::move(next);
     }
-    if (returning) order(std::move(returning));
+    order(std::move(returning));
   }
 
   // Nodes meet as they do in the tree: left and right make their parent, which both halves of a pair then hold in part.
@@ -87,7 +80,8 @@ class CanonicalAllReduce {
       const auto partner = static_cast<int>(CanonicalPlan::partner(me(), round));
       const at::Tensor mine = part(result_, plan_.kept(me(), round + 1));
       const at::Tensor theirs = scratch.narrow(0, 0, mine.numel());
-      exchange_with(partner, part(result_, plan_.kept(partner, round + 1)), theirs);
+      order(
+          begin_exchange(transport_, {{partner, part(result_, plan_.kept(partner, round + 1))}}, {{partner, theirs}}));
       if (mine.numel() == 0) continue;
       const bool ends = round + 1 == plan_.rounds(), is_left = me() < partner;
       reduce_tensors(TreeProgram::of_leaves(2), op_ == ReduceOp::mean && !ends ? ReduceOp::sum : op_,
@@ -95,7 +89,8 @@ class CanonicalAllReduce {
     }
     for (int64_t round = plan_.is_small() ? 0 : plan_.rounds(); round-- > 0;) {
       const auto partner = static_cast<int>(CanonicalPlan::partner(me(), round));
-      exchange_with(partner, part(result_, plan_.kept(me(), round + 1)), part(result_, plan_.kept(partner, round + 1)));
+      order(begin_exchange(transport_, {{partner, part(result_, plan_.kept(me(), round + 1))}},
+                           {{partner, part(result_, plan_.kept(partner, round + 1))}}));
     }
   }
 

@@ -60,28 +60,27 @@ void run_blocks(int64_t count, const Job& job) {
   for (int64_t number = 0; number < count; ++number) Tile::run(block, *shared, job, number);
 }
 
+template <template <class, class, int, int> class Tile, class Storage, class Job>
+void run_job(const Job& job, int64_t channels, bool tf32) {
+  choose_product<Storage>(channels, tf32, [&](auto product, auto columns) {
+    constexpr int kColumns = decltype(columns)::value;
+    if (job.moves_whole())
+      run_blocks<Tile<Storage, decltype(product), kColumns, kWhole<Storage>>>(job.blocks(kColumns), job);
+    else
+      run_blocks<Tile<Storage, decltype(product), kColumns, 1>>(job.blocks(kColumns), job);
+  });
+}
+
 }  // namespace
 
 template <class Storage>
 void launch_forward(const ForwardJob<Storage>& job, bool tf32, cudaStream_t) {
-  choose_product<Storage>(job.to, tf32, [&](auto product, auto columns) {
-    constexpr int kColumns = decltype(columns)::value;
-    if (job.moves_whole())
-      run_blocks<ForwardTile<Storage, decltype(product), kColumns, kWhole<Storage>>>(job.blocks(kColumns), job);
-    else
-      run_blocks<ForwardTile<Storage, decltype(product), kColumns, 1>>(job.blocks(kColumns), job);
-  });
+  run_job<ForwardTile, Storage>(job, job.to, tf32);
 }
 
 template <class Storage>
 void launch_weight(const WeightJob<Storage>& job, bool tf32, cudaStream_t) {
-  choose_product<Storage>(job.out, tf32, [&](auto product, auto columns) {
-    constexpr int kColumns = decltype(columns)::value;
-    if (job.moves_whole())
-      run_blocks<WeightTile<Storage, decltype(product), kColumns, kWhole<Storage>>>(job.blocks(kColumns), job);
-    else
-      run_blocks<WeightTile<Storage, decltype(product), kColumns, 1>>(job.blocks(kColumns), job);
-  });
+  run_job<WeightTile, Storage>(job, job.out, tf32);
 }
 
 #define CONVOLUTIONS(T)                                                   \
