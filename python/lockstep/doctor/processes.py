@@ -6,6 +6,8 @@ import os
 import pathlib
 from typing import Dict, List, Sequence
 
+LOOKS = 100  # at most, at processes that start and end others all the time
+
 
 def _fields(entry: pathlib.Path) -> List[str]:
     """Of a process's stat file, from its state on; empty where it has gone."""
@@ -32,6 +34,12 @@ def below(pids: Sequence[int]) -> List[int]:
 
 def seconds(pid: int) -> float:
     """Processor time of a process and of those that it started, as a compiler; 0 where that is not to be seen. It only grows:
-    the time of one that ended is its parent's as soon as the parent has waited for it (fields 13 and 14), which is read last."""
-    every = [_fields(pathlib.Path(f"/proc/{each}/stat")) for each in reversed([pid, *below([pid])])]
+    the time of one that ended is its parent's as soon as the parent has waited for it (fields 13 and 14). If that happens while
+    all are read, a time may be read twice or not at all; so all are read until nothing moved between two readings."""
+    entries = [pathlib.Path(f"/proc/{each}/stat") for each in [pid, *below([pid])]]
+    every = [_fields(entry) for entry in entries]
+    for _ in range(LOOKS):
+        before, every = every, [_fields(entry) for entry in entries]
+        if [fields[13:15] for fields in before] == [fields[13:15] for fields in every]:
+            break
     return sum(sum(map(int, fields[11:15])) for fields in every if fields) / os.sysconf("SC_CLK_TCK")
