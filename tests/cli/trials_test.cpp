@@ -145,7 +145,7 @@ TEST(Compare, MeasuresProcessesOverANetworkOfARate) {
                                    "--data",   "synthetic:1x8x8:4:512",
                                    "--batch",  "16",
                                    "--splits", "data;p2;auto",
-                                   "--rate",   "50mbit",
+                                   "--rate",   "10mbit",
                                    "--rounds", "1",
                                    "--steps",  "5",
                                    "--json",   folder.file("table.json"),
@@ -158,15 +158,15 @@ TEST(Compare, MeasuresProcessesOverANetworkOfARate) {
   const auto rows = nlohmann::json::parse(file);
   ASSERT_EQ(rows.size(), 3u);
   for (const auto& row : rows) EXPECT_EQ(row["hash"], rows[0]["hash"]);
-  for (const auto& row : rows) EXPECT_EQ(row["rate"], "50mbit");
+  for (const auto& row : rows) EXPECT_EQ(row["rate"], "10mbit");
   EXPECT_THAT(ended.out, HasSubstr("split auto: p2 is chosen"));
-  EXPECT_THAT(ended.out, ContainsRegex("split auto: processes send each other [3-6][0-9] Mbit/s"));
+  EXPECT_THAT(ended.out, ContainsRegex("split auto: processes send each other ([4-9]|1[0-2]) Mbit/s"));
   // The gradients of 130 thousand weights cross in one, what a layer gives for 16 examples in the other.
   EXPECT_GT(rows[0]["bytes_sent"], 2 * rows[1]["bytes_sent"].get<int64_t>());
   EXPECT_GT(rows[1]["bytes_sent"], 0);
   std::ifstream chart(folder.file("chart.svg"));
   const std::string svg{std::istreambuf_iterator<char>(chart), {}};
-  EXPECT_THAT(svg, AllOf(HasSubstr("p2 at 50mbit, process 0"), HasSubstr("p2 at 50mbit, process 1")));
+  EXPECT_THAT(svg, AllOf(HasSubstr("p2 at 10mbit, process 0"), HasSubstr("p2 at 10mbit, process 1")));
 }
 
 TEST(Sweep, ComparesRatesOnNumbersOfDevices) {

@@ -340,7 +340,7 @@ TEST(SurviveOptions, ThatMakeNoSenseAreRefused) {
 class LostPart : public Survive, public testing::WithParamInterface<int> {};
 
 TEST_P(LostPart, IsNamedByAllOthersWithinTheTimeout) {
-  Program program(start({"-n", "3", "--timeout", "3"}, " --split p3 --set hidden=32,32,32", /*epochs=*/1000));
+  Program program(start({"-n", "3", "--timeout", "6"}, " --split p3 --set hidden=32,32,32", /*epochs=*/1000));
   wait_for_lines(2);
   kill(process_of(1), GetParam());
   const Ended ended = program.wait();
@@ -349,7 +349,7 @@ TEST_P(LostPart, IsNamedByAllOthersWithinTheTimeout) {
     EXPECT_THAT(ended.err, ContainsRegex(text("\\[", rank, "\\] lockstep: .*rank 1 died, stalled or did not come")));
   for (const auto& line : lines_of(ended.err))
     if (const size_t after = line.find("did not come (after "); after != std::string::npos) {
-      EXPECT_LT(std::stod(line.substr(after + 20)), 6) << line;
+      EXPECT_LT(std::stod(line.substr(after + 20)), 12) << line;
     }
 }
 INSTANTIATE_TEST_SUITE_P(, LostPart, testing::Values(SIGKILL, SIGSTOP),

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "support/error_of.h"
 
 namespace lockstep::parallel {
@@ -201,15 +199,13 @@ TEST(AForecast, TakesEachReplicasOwnShare) {
   EXPECT_NEAR(step.wait, 0.5, kExact);
 }
 
-TEST(AForecast, IsTheSameEachTimeAndSoonThereFor1024Devices) {
+TEST(AForecast, IsTheSameEachTimeFor1024Devices) {
   StepCost cost = even(16);
   for (int64_t g = 0; g < 160; ++g)
     cost.gradients.push_back({.numel = 160'000, .stage = 15 - g / 10, .at = 0.06 * static_cast<double>(g % 10)});
   const LinkCost link{.latency = 5e-6, .bytes_per_second = 12.5e9, .message = 1e-6};
-  const auto began = std::chrono::steady_clock::now();
   const auto first = forecast_step(cost, {.blocks = Placement::even(1024, 1024)}, {}, link);
   const auto hosts = forecast_step(cost, {.blocks = Placement::even(1024, 8), .devices = 128}, {}, link);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
   EXPECT_EQ(first.seconds, forecast_step(cost, {.blocks = Placement::even(1024, 1024)}, {}, link).seconds);
   EXPECT_GT(first.seconds, 16);
   EXPECT_GT(hosts.seconds, 16);
