@@ -134,7 +134,8 @@ std::vector<int64_t> element_counts(const at::Tensor& tensor, std::span<const in
 }  // namespace
 
 Order parse_order(const std::string& text) {
-  require(text == "canonical" || text == "ring", "parse_order", "got '", text, "', expected canonical or ring");
+  require(text == "canonical" || text == "ring", "parse_order", "the order of additions is '", text,
+          "', expected canonical or ring");
   return text == "ring" ? Order::ring : Order::canonical;
 }
 

@@ -12,6 +12,8 @@
 namespace lockstep::run {
 namespace {
 
+constexpr size_t kShown = 60;  // characters of a line that a message repeats
+
 // One line of a file, read from left to right.
 class Line {
  public:
@@ -45,7 +47,7 @@ class Line {
     return word();
   }
   void check(bool holds, const char* what) const {
-    require(holds, "config", where_, ": ", what, rest_.empty() ? "" : text(" at '", rest_, "'"));
+    require(holds, "config", where_, ": ", what, rest_.empty() ? "" : text(" at '", rest_.substr(0, kShown), "'"));
   }
   const std::string& where() const { return where_; }
 

@@ -35,7 +35,7 @@ Json run_child(const ChildRequest& child, const std::function<void(const std::fi
                                 .no_prefix = true,
                                 .environment = std::move(environment),
                                 .ends_on_signal = true});
-  if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code));
+  if (code != 0) throw TrialFailed(code, text("a training ended with exit code ", code, ", its own message is above"));
   const auto result = folder.path() / kResultFile;
   require(std::filesystem::exists(result), "run_trial",
           "the training's process left no result, expected trials::serve() at the start of main()");

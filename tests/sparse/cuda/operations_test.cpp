@@ -236,7 +236,7 @@ TEST(TWIN_SUITE(CudaOperations), TakeRowMapsThatAreEmpty) {
 TEST(TWIN_SUITE(CudaOperations), SumColumnsAsTheCpuDoes) {
   SKIP_WITHOUT_GPU();
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16})
-    for (const int64_t rows : {0, 1, 700}) {
+    for (const int64_t rows : {0, 1, 700, 17000}) {  // of which the last are more slices than one thread joins
       const at::Tensor x = random({rows, 4}, type) + 3;
       expect_twin([tx = on_twin(x)] { return cuda::column_sum(tx); }, cpu::column_sum(x), tolerance_of(type));
     }

@@ -127,7 +127,14 @@ at::Tensor column_sum(const at::Tensor& x) {
     const at::Tensor sums = at::empty({slices.count * channels}, x.options().dtype(c10::CppTypeToScalarType<T>::value));
     T* lines = sums.mutable_data_ptr<T>();
     launch(sums.numel(), stream, SumSlice<scalar_t>{rows.const_data_ptr<scalar_t>(), channels, slices, lines});
-    launch(channels, stream, SumLines<T, scalar_t>{lines, slices.count, channels, sum.mutable_data_ptr<scalar_t>()});
+    // Few threads would each go through many lines: neighbours are joined first, by more of them.
+    const int64_t groups = portable::divide_up(slices.count, portable::kTogether);
+    const at::Tensor joined = groups > 1 ? at::empty({groups * channels}, sums.options()) : sums;
+    T* few = joined.mutable_data_ptr<T>();
+    if (groups > 1)
+      launch(joined.numel(), stream, SumLines<T, T>{lines, slices.count, channels, few, portable::kTogether});
+    launch(channels, stream,
+           SumLines<T, scalar_t>{few, joined.numel() / channels, channels, sum.mutable_data_ptr<scalar_t>()});
   });
   return sum;
 }
