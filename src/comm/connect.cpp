@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "comm/connect_over.h"
 #include "comm/gloo/gloo.h"
 #include "comm/meeting/agreed_backend.h"
 #include "comm/meeting/rendezvous.h"
@@ -50,7 +51,7 @@ std::vector<std::string> backends() {
   return names;
 }
 
-Group connect(const Environment& place, const ConnectOptions& options) {
+Group connect_over(c10::intrusive_ptr<c10d::Store> opened, const Environment& place, const ConnectOptions& options) {
   std::string backend = options.backend == "auto" ? choose_alone(place) : options.backend;
   const auto known = backends();
   const bool is_known = backend.empty() || std::find(known.begin(), known.end(), backend) != known.end();
@@ -66,9 +67,9 @@ Group connect(const Environment& place, const ConnectOptions& options) {
           "MASTER_ADDR is not set, expected the address of rank 0's host: the job ", "spans several hosts, and ",
           place.launcher, " does not say where they meet");
   const auto patience = options.asks_around ? options.timeout : std::min(options.timeout, kHurry);
-  auto opened = open_store(place, patience);
-  if (options.given_up) opened = store_to_give_up(std::move(opened), options.given_up);
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name), std::move(opened));
+  if (!opened) opened = open_store(place, patience);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name),
+                                                            shared_store(std::move(opened), options.given_up));
   const int gpu = own_gpu(place);
   if (backend.empty() || backend == "nccl")
     backend = agree_on_backend(*store, place.rank, place.size, gpu_identity(gpu), options.backend, patience);
@@ -84,6 +85,10 @@ Group connect(const Environment& place, const ConnectOptions& options) {
   } catch (const TransportFailure& failure) {
     throw CommError(failure.peer, "connect", options.timeout.count() / 1000.0, text("connect: ", failure.what()));
   }
+}
+
+Group connect(const Environment& place, const ConnectOptions& options) {
+  return connect_over({}, place, options);
 }
 
 std::string usual_devices(const Group& group) {

@@ -4,9 +4,9 @@
 #include <netinet/in.h>
 
 #include <cerrno>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/detail/tcp_store.h"
 
 namespace lockstep::launch {
 
@@ -47,7 +47,7 @@ ServedStore::ServedStore(int port, bool any_host) {
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = listener.release();
-  server_ = std::make_unique<Server>(Server{c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options)});
+  server_ = std::make_unique<Server>(Server{comm::make_tcp_store("127.0.0.1", options)});
 }
 
 ServedStore::~ServedStore() = default;

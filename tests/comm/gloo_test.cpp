@@ -201,7 +201,7 @@ TEST(Gloo, TwoThreadsOfARankCanSplitAtTheSameTimeInAnyOrder) {
   options.port = served->getPort();
   options.isServer = false;
   lockstep::test::run_threads(2, [&](int rank) {
-    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    const auto store = shared_store(c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options));
     constexpr milliseconds timeout{20000};
     const auto backend = make_transport_backend(make_gloo_transport(store, rank, 2, "127.0.0.1", timeout), timeout);
     lockstep::test::run_threads(2, [&](int number) {
@@ -209,6 +209,23 @@ TEST(Gloo, TwoThreadsOfARankCanSplitAtTheSameTimeInAnyOrder) {
       if (number != rank) std::this_thread::sleep_for(milliseconds(300));
       test::check_all_reduce(Group(backend->subgroup({0, 1}, number)), 10, at::kFloat);
     });
+  });
+}
+
+class StoreOfOneConnection : public c10d::PrefixStore {
+ public:
+  using PrefixStore::PrefixStore;
+  c10::intrusive_ptr<c10d::Store> clone() override { throw std::runtime_error("a second connection"); }
+};
+
+TEST(Gloo, ARankAndItsSplitsShareOneConnectionToTheStore) {
+  SKIP_WITHOUT_GLOO();
+  const auto served = c10::make_intrusive<c10d::HashStore>();
+  lockstep::test::run_threads(2, [&](int rank) {
+    const auto store = shared_store(c10::make_intrusive<StoreOfOneConnection>("one", served));
+    const Group group = gloo_group(store->clone(), rank, 2, milliseconds(20000));
+    test::check_all_reduce(group.split(0, rank), 10, at::kFloat);
+    test::check_all_reduce(group.split(0, rank).split(0, rank), 10, at::kFloat);
   });
 }
 
@@ -226,7 +243,7 @@ TEST(Gloo, WhoIsToldThatOthersWontComeWaitsNoLonger) {
   std::atomic<bool> given_up = false;
   std::atomic<int> left = 2;
   lockstep::test::run_threads(3, [&](int rank) {
-    const auto mine = store_to_give_up(store, [&] { return given_up.load(); });
+    const auto mine = shared_store(store, [&] { return given_up.load(); });
     const auto backend = make_transport_backend(make_gloo_transport(mine, rank, 3, "127.0.0.1", kLong), kLong);
     const Group group(backend);
     group.barrier().wait();
@@ -270,7 +287,7 @@ TEST(Gloo, ARankLostWhileAllConnectHoldsTheOthersUpForAPartOfTheTimeOut) {
     }
     const auto begin = Clock::now();
     const auto all = c10::make_intrusive<c10d::PrefixStore>("all", store);
-    const auto mine = store_to_give_up(all, [&] { return given_up.load(); });
+    const auto mine = shared_store(all, [&] { return given_up.load(); });
     EXPECT_THROW(make_gloo_transport(mine, rank, 3, "127.0.0.1", timeout), TransportFailure);
     EXPECT_LT(Clock::now() - begin, timeout * 2 / 3);
   });

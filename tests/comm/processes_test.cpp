@@ -12,6 +12,7 @@
 #include "comm/collective_checks.h"
 #include "comm/expect_failure.h"
 #include "comm/gloo/gloo.h"
+#include "comm/meeting/rendezvous.h"
 #include "comm/transport/transport_backend.h"
 #include "lockstep/comm/connect.h"
 #include "support/processes.h"
@@ -47,7 +48,7 @@ class Store {
   }
 
   Group group(int rank, int size, milliseconds timeout) const {
-    const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", client_options(port_));
+    const auto store = shared_store(c10::make_intrusive<c10d::TCPStore>("127.0.0.1", client_options(port_)));
     return Group(make_transport_backend(make_gloo_transport(store, rank, size, "127.0.0.1", timeout), timeout));
   }
 

@@ -186,7 +186,7 @@ class Launcher {
     try {
       comm::Environment place;
       place.rank = rank;
-      const auto connect_all = [this, process](const auto& now, const auto& wanted) {
+      const auto connect_all = [this, process](const auto&, const auto& now, const auto& wanted) {
         return connect(process, now, wanted);
       };
       comm::Membership membership(

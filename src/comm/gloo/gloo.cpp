@@ -251,9 +251,8 @@ class GlooTransport : public Transport {
 
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
-    // A connection of its own to the store: who waits for a key on one keeps it from all other threads.
     const std::string name = text("split", number, "from", members[0]);
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_->clone());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
     return connect_all(store, rank, static_cast<int>(members.size()), address_, timeout_,
                        reports_.of_subgroup(members, name));
   }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <tuple>
 
+#include "comm/connect_over.h"
 #include "comm/failure/periodic.h"
 #include "comm/meeting/membership_connection.h"
 #include "comm/meeting/rendezvous.h"
@@ -92,10 +93,9 @@ std::optional<Membership> Membership::of_this_job(const ConnectOptions& options)
   require(place.store_is_served && place.store_port != 0, "connect", members::variable, " is set by ", place.launcher,
           ", expected it from 'lockstep run --survive'");
   const auto store = open_store(own_store(place), options.timeout);
-  const auto connect_all = [](const Environment& now, const ConnectOptions& wanted) { return connect(now, wanted); };
   const bool is_newcomer =
       std::getenv(members::newcomer_variable) != nullptr || is_left_out(*store, place, options.timeout);
-  return Membership(std::make_shared<Connection>(Connection{place, options, store, connect_all}), is_newcomer);
+  return Membership(std::make_shared<Connection>(Connection{place, options, store, connect_over}), is_newcomer);
 }
 
 Membership::Membership(std::shared_ptr<Connection> connection, bool is_newcomer)
@@ -141,6 +141,9 @@ class Membership::Meeting {
       return false;
     }
   }
+
+  /// Once all have come.
+  c10::intrusive_ptr<c10d::Store> store() const { return store_; }
 
  private:
   void open(const members::Generation& generation) {
@@ -200,11 +203,9 @@ Group Membership::join() {
     ConnectOptions wanted = options;
     wanted.name = text(options.name, "/", newest->number, "/", newest->run);
     wanted.asks_around = false;  // the launcher knows who has died
-    wanted.given_up = [store = connection_->store->clone(), number = newest->number] {
-      return has_newer(*store, number);
-    };
+    wanted.given_up = [store = connection_->store, number = newest->number] { return has_newer(*store, number); };
     generation_ = newest->number;
-    if (const auto group = try_to_make([&] { return connection_->connect(now, wanted); })) {
+    if (const auto group = try_to_make([&] { return connection_->connect(meeting.store(), now, wanted); })) {
       enough_ = newest->enough;
       ranks_ = newest->ranks;
       watch(*newest, group);
@@ -218,7 +219,7 @@ void Membership::watch(const members::Generation& joined, const std::optional<Gr
   const Environment& place = connection_->place;
   watch_.reset();
   if (place.local_size == place.size) return;
-  const auto look = [store = connection_->store->clone(), group, joined] {
+  const auto look = [store = connection_->store, group, joined] {
     const auto newest = newest_in(*store);
     if (!newest || newest->number <= joined.number) return;
     if (std::tie(newest->store_host, newest->store_port) != std::tie(joined.store_host, joined.store_port))

@@ -14,8 +14,9 @@ struct Membership::Connection {
   Environment place;
   ConnectOptions options;
   c10::intrusive_ptr<c10d::Store> store;  // of this host's launcher
-  /// Makes a generation's group.
-  std::function<Group(const Environment& place, const ConnectOptions& options)> connect;
+  /// Makes a generation's group by the store where its members have met.
+  std::function<Group(c10::intrusive_ptr<c10d::Store>, const Environment& place, const ConnectOptions& options)>
+      connect;
 };
 
 }  // namespace lockstep::comm

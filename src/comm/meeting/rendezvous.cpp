@@ -7,18 +7,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/transport/transport.h"
 #include "lockstep/base/detail/atomic_file.h"
 #include "lockstep/base/detail/descriptor.h"
 #include "lockstep/base/detail/first_line.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/detail/tcp_store.h"
 
 namespace lockstep::comm {
 namespace {
@@ -50,7 +51,7 @@ c10::intrusive_ptr<c10d::TCPStore> make_store(const std::string& host, int port,
     options.port = static_cast<uint16_t>(port_of(listener));
     options.masterListenFd = listener.release();
   }
-  return c10::make_intrusive<c10d::TCPStore>(host, options);
+  return make_tcp_store(host, options);
 }
 
 fs::path port_file(const std::string& job) {
@@ -88,15 +89,12 @@ c10::intrusive_ptr<c10d::Store> meet_by_file(const Environment& place, std::chro
   return store;
 }
 
-// Waiting for a key ends where somebody says that nobody will set it. Calls of torch's own store can't be ended so.
-class StoreToGiveUp : public c10d::Store {
+class SharedStore : public c10d::Store {
  public:
-  StoreToGiveUp(c10::intrusive_ptr<c10d::Store> store, std::function<bool()> given_up)
+  SharedStore(c10::intrusive_ptr<c10d::Store> store, std::function<bool()> given_up)
       : Store(store->getTimeout()), store_(std::move(store)), given_up_(std::move(given_up)) {}
 
-  c10::intrusive_ptr<c10d::Store> clone() override {
-    return c10::make_intrusive<StoreToGiveUp>(store_->clone(), given_up_);
-  }
+  c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<SharedStore>(store_, given_up_); }
   void set(const std::string& key, const std::vector<uint8_t>& value) override { store_->set(key, value); }
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                   const std::vector<uint8_t>& desired) override {
@@ -112,14 +110,18 @@ class StoreToGiveUp : public c10d::Store {
   int64_t getNumKeys() override { return store_->getNumKeys(); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    constexpr std::chrono::milliseconds kPause{2}, kAsk{50};
-    const auto until = Clock::now() + timeout;
-    for (auto ask = Clock::now() + kAsk; !store_->check(keys); std::this_thread::sleep_for(kPause)) {
-      if (Clock::now() > until)
+    constexpr std::chrono::milliseconds kShort{2}, kLong{50};
+    const auto start = Clock::now();
+    for (auto ask = start + kLong; !store_->check(keys);) {
+      const auto now = Clock::now();
+      if (now > start + timeout)
         C10_THROW_ERROR(DistStoreError, text("no ", keys[0], " within ", timeout.count(), " ms"));
-      if (Clock::now() < ask) continue;
-      if (given_up_()) C10_THROW_ERROR(DistStoreError, text("the others won't come to set ", keys[0]));
-      ask = Clock::now() + kAsk;
+      if (given_up_ && now > ask) {
+        if (given_up_()) C10_THROW_ERROR(DistStoreError, text("the others won't come to set ", keys[0]));
+        ask = now + kLong;
+      }
+      // Who waits for long, beside a thousand others, asks less often.
+      std::this_thread::sleep_for(std::clamp<Clock::duration>((now - start) / 16, kShort, kLong));
     }
   }
 
@@ -130,9 +132,8 @@ class StoreToGiveUp : public c10d::Store {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> store_to_give_up(c10::intrusive_ptr<c10d::Store> store,
-                                                 std::function<bool()> given_up) {
-  return c10::make_intrusive<StoreToGiveUp>(std::move(store), std::move(given_up));
+c10::intrusive_ptr<c10d::Store> shared_store(c10::intrusive_ptr<c10d::Store> store, std::function<bool()> given_up) {
+  return c10::make_intrusive<SharedStore>(std::move(store), std::move(given_up));
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(const Environment& place, std::chrono::milliseconds timeout) {

@@ -17,8 +17,12 @@ namespace lockstep::comm {
 /// job and user know.
 c10::intrusive_ptr<c10d::Store> open_store(const Environment& environment, std::chrono::milliseconds timeout);
 
-/// A store whose waits, those of its copies too, end with an error once `given_up` says true: it is asked now and then.
-c10::intrusive_ptr<c10d::Store> store_to_give_up(c10::intrusive_ptr<c10d::Store> store, std::function<bool()> given_up);
+/// A store whose connection all threads can share, and its clones do: who waits for a key asks for it again and again,
+/// where torch's own store would keep the others from asking meanwhile. Each connection that torch makes costs a
+/// question to the name service, which may take seconds to answer. Waits end with an error once `given_up`, which is
+/// asked now and then, says true.
+c10::intrusive_ptr<c10d::Store> shared_store(c10::intrusive_ptr<c10d::Store> store,
+                                             std::function<bool()> given_up = {});
 
 /// The address of this host's interface that leads to `host`: what the other ranks reach us by.
 std::string address_towards(const std::string& host);

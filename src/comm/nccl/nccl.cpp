@@ -107,9 +107,8 @@ class NcclTransport : public Transport {
         device_(device),
         timeout_(timeout),
         reports_(std::move(reports)) {
-    // A connection to the store for each: who waits for a key on one keeps it from all other threads.
-    if (!watch) watch = std::make_shared<PeerWatch>(store_->clone(), rank, size, PeerWatch::Times{});
-    connection_->store = store_->clone();
+    if (!watch) watch = std::make_shared<PeerWatch>(store_, rank, size, PeerWatch::Times{});
+    connection_->store = store_;
     connection_->watch = std::move(watch);
     collectives_.group = connect("nccl");
     messages_.group = connect("nccl messages");
@@ -163,7 +162,7 @@ class NcclTransport : public Transport {
   std::shared_ptr<Transport> subgroup(const std::vector<int>& members, int number) override {
     const int rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
     const std::string name = text("split", number, "from", members[0]);
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_->clone());
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
     return std::make_shared<NcclTransport>(store, connection_->watch, rank, static_cast<int>(members.size()), device_,
                                            timeout_, reports_.of_subgroup(members, name));
   }
@@ -197,8 +196,8 @@ class NcclTransport : public Transport {
   // All members connect at once: a first message between two of them would wait for the others to join it. NCCL waits
   // for them without a bound.
   GroupPtr connect(const char* prefix) const {
-    const auto start = [store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_->clone()), rank = rank_,
-                        size = size_, device = device()] {
+    const auto start = [store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_), rank = rank_, size = size_,
+                        device = device()] {
       const c10::cuda::CUDAGuard guard(device);
       auto options = ProcessGroupNCCL::Options::create();
       options->timeout = kLongestWait;  // deadlines are kept here
