@@ -118,6 +118,7 @@ EXPECTED = {
     "calls:barrier-of-one": {"mismatched-collectives"},
     "calls:fewer-steps": {"uneven-steps"},
     "calls:stops-early": {"uneven-steps"},
+    "calls:silent-names": set(),
 }
 EXPECTED.update({f"users:{name}": codes for name, codes in {
     "never-synchronised": {"weights-differ", "gradients-not-averaged"},
@@ -263,6 +264,11 @@ def test_each_code_has_a_plain_program_a_disguised_and_a_healthy_one(code):
     codes = {**EXPECTED, **{f"{module}:{name}": found for module, some in (("speed", SPEED), ("optimizing", NOTES))
                             for name, found in some.items()}}  # fmt: skip
     assert [code in codes[name] for name in CODES[code]] == [True, True, False]
+
+
+def test_a_name_server_that_does_not_answer_is_a_note(folder):
+    (found,) = [each for each in judged(folder, "calls:silent-names") if each.code == "slow-names"]
+    assert found.severity == "note" and found.ranks == [0, 1] and "the name of 127.0.0.1 takes" in found.evidence[0]
 
 
 def test_each_story_of_the_page_has_its_code():

@@ -22,6 +22,7 @@ RULES: Tuple[Callable[[Run], List[Finding]], ...] = (
     calls.judge,
     settings.judge_rate,
     settings.judge_unused,
+    settings.judge_names,
     figures.judge,
     merged.judge,
     speed.judge,

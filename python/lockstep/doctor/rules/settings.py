@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""learning-rate-not-scaled and unused-parameters: what optimisers and wrappers were set to."""
+"""learning-rate-not-scaled, unused-parameters and slow-names: what optimisers, wrappers and hosts were set to."""
 from __future__ import annotations
 
 import re
@@ -13,6 +13,9 @@ _WORLD = re.compile(r"world|num_processes|processes|replicas|gpus|devices|num_ra
 _ADAPTIVE = re.compile(r"adam|adagrad|rmsprop|lamb|adafactor|lion", re.I)  # their steps grow with the root of the batch
 _LINEAR = "lr = {rate:g} * world_size   # with a warm-up of some epochs"
 _ROOT = "lr = {rate:g} * world_size ** 0.5   # {name}: the root"
+
+
+UNANSWERED = 0.5  # seconds for a name
 
 
 def _names_ranks(where: str, callee: str, keyword: str) -> bool:
@@ -86,3 +89,16 @@ def judge_unused(run: Run) -> List[Finding]:
             "model = DistributedDataParallel(model)   # without find_unused_parameters",
             "The steps that were looked at: a parameter may be left out in rare ones."))  # fmt: skip
     return found
+
+
+def judge_names(run: Run) -> List[Finding]:
+    slow = [(rank, each) for rank, each in run.of("name") if each["seconds"] > UNANSWERED]
+    if not slow:
+        return []
+    worst = max((each for _, each in slow), key=lambda each: float(each["seconds"]))
+    return [Finding(
+        "slow-names", "note", "The name server does not answer, or slowly, and each connection to torch.distributed's store asks it.",
+        [f"init_process_group took {worst['init']:.1f} s; to learn the name of {worst['address']} takes {worst['seconds']:.1f} s"],
+        sorted({rank for rank, _ in slow}), "",
+        "Seconds with each start and each new group; where they take longer than the time-out of a group, an error.",
+        f"echo '::ffff:{worst['address']} store' >> /etc/hosts   # on each host: the address as c10d asks for it; any name")]  # fmt: skip

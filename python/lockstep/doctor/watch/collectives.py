@@ -3,6 +3,8 @@
 be read from the log. Values of small tensors are kept before and after."""
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from typing import Any, Dict, List
@@ -24,6 +26,7 @@ _sequence: Dict[str, int] = {}
 _calls: Dict[str, int] = {}
 SMALL = 16
 EARLY = 60  # calls of a place of the program at which its numbers are kept
+LATE = 1.0  # seconds that the first group takes, from which on it is asked why
 
 
 @state.on_reset
@@ -31,6 +34,17 @@ def _reset() -> None:
     _sequence.clear()
     _calls.clear()
     _inside.value = False
+
+
+def _time_a_name(init: float) -> None:
+    """Of the store's host, as c10d asks for it with each connection, to write it into a log."""
+    begun, address = time.monotonic(), os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        address = socket.gethostbyname(address)
+        socket.getnameinfo((f"::ffff:{address}", 0), socket.NI_NUMERICSERV)
+    except OSError:
+        pass
+    state.log.add("name", address=address, seconds=round(time.monotonic() - begun, 3), init=round(init, 3))
 
 
 def _group_name(group: Any) -> str:
@@ -184,7 +198,10 @@ def install() -> None:
 
     def wrap_init(original: Any) -> Any:
         def init_process_group(*arguments: Any, **options: Any) -> Any:
+            begun = time.monotonic()
             result = original(*arguments, **options)
+            if time.monotonic() - begun > LATE:
+                _time_a_name(time.monotonic() - begun)
             _grouped()
             figures.late()
             return result
