@@ -70,6 +70,7 @@ Group connect_over(c10::intrusive_ptr<c10d::Store> opened, const Environment& pl
   if (!opened) opened = open_store(place, patience);
   const auto store = c10::make_intrusive<c10d::PrefixStore>(text("lockstep/", options.name),
                                                             shared_store(std::move(opened), options.given_up));
+  store->setTimeout(patience);
   const int gpu = own_gpu(place);
   if (backend.empty() || backend == "nccl")
     backend = agree_on_backend(*store, place.rank, place.size, gpu_identity(gpu), options.backend, patience);

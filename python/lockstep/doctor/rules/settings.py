@@ -13,8 +13,6 @@ _WORLD = re.compile(r"world|num_processes|processes|replicas|gpus|devices|num_ra
 _ADAPTIVE = re.compile(r"adam|adagrad|rmsprop|lamb|adafactor|lion", re.I)  # their steps grow with the root of the batch
 _LINEAR = "lr = {rate:g} * world_size   # with a warm-up of some epochs"
 _ROOT = "lr = {rate:g} * world_size ** 0.5   # {name}: the root"
-
-
 UNANSWERED = 0.5  # seconds for a name
 
 
