@@ -124,6 +124,20 @@ TEST_F(TwoHosts, ThatAllIsDoneIsKnownOnAllHosts) {
   EXPECT_TRUE(look_until([&] { return kept.store.has(members::done_key); }));
 }
 
+TEST_F(TwoHosts, AllMeetAgainWhereAGenerationHasComeApart) {
+  meet();
+  const int number = kept.newest().number;
+  const auto both_have = [&](int wanted) {
+    return look_until([&] { return kept.newest().number == wanted && other.newest().number == wanted; });
+  };
+  for (const int host : {0, 1}) all[host].store.set(members::again_key(number), "1");
+  EXPECT_TRUE(both_have(number + 1));
+  other.store.set(members::again_key(number + 1), "1");
+  EXPECT_TRUE(both_have(number + 2));
+  EXPECT_THAT(kept.newest().ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(kept.said.size(), 2U);
+}
+
 TEST_F(TwoHosts, ALauncherThatIsGoneTakesItsRanksWithIt) {
   meet();
   kill(1);

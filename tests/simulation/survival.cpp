@@ -164,6 +164,7 @@ class Launcher {
       }
       at = ready || network_.dead().contains(process) ? waiting_.erase(at) : std::next(at);
     }
+    if (key_value_->check({members::again_key(number_ - 1)})) changed = true;
     if (changed && !member_.empty()) tell();
     const auto has_ended = [&](const auto& item) { return ended_.contains(item.second); };
     return std::ranges::all_of(member_, has_ended) && (member_.empty() || std::ranges::all_of(waiting_, has_ended));

@@ -36,4 +36,8 @@ std::string ready_key(int rank, int process) {
   return text("lockstep/ready/", rank, "/", process);
 }
 
+std::string again_key(int generation) {
+  return text("lockstep/again/", generation);
+}
+
 }  // namespace lockstep::comm::members

@@ -31,6 +31,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPause{3};
 // Between two looks at whether a host is lost.
 constexpr milliseconds kWatch{100};
+// Within this time the launchers have heard of a loss, if there is one.
+constexpr milliseconds kNoLoss{3000};
 // A store that can't be reached by then is lost, and the launchers are about to find another.
 constexpr milliseconds kReach{2000};
 
@@ -176,11 +178,18 @@ Group Membership::join() {
   };
   watch_.reset();
   Meeting meeting(place, connection_->store);
-  int watched = generation_;
+  int watched = generation_, asked = -1;
+  auto apart_since = start;
   for (;; std::this_thread::sleep_for(kPause)) {
     if (Clock::now() - start > options.timeout) give_up("no new generation came together");
     const auto newest = newest_in(*connection_->store);
-    if (!newest || newest->number <= generation_ || !std::ranges::binary_search(newest->ranks, place.rank)) continue;
+    if (!newest || newest->number <= generation_ || !std::ranges::binary_search(newest->ranks, place.rank)) {
+      if (asked < generation_ && Clock::now() - apart_since > kNoLoss) {
+        asked = generation_;
+        connection_->store->set(members::again_key(generation_), std::vector<uint8_t>{1});
+      }
+      continue;
+    }
     if (watched < newest->number) watch(*newest, std::nullopt);
     watched = newest->number;
     if (!meeting.have_all_come_to(*newest)) {
@@ -211,6 +220,7 @@ Group Membership::join() {
       watch(*newest, group);
       return *group;
     }
+    apart_since = Clock::now();
   }
 }
 

@@ -102,6 +102,7 @@ void DistantRoster::introduce() {
   is_introduced_ = true;
   ready_.clear();
   done_is_shared_ = false;
+  again_ = -1;
   say_news();
 }
 
@@ -110,6 +111,10 @@ void DistantRoster::say_news() {
   if (!done_is_shared_ && own_.store.has(members::done_key)) {
     done_is_shared_ = true;
     link_->say("done");
+  }
+  if (again_ < newest_.number && own_.store.has(members::again_key(newest_.number))) {
+    again_ = newest_.number;
+    link_->say(text("again ", again_));
   }
   for (const Newcomer& newcomer : expected_)
     if (!ready_.contains(newcomer) && own_.store.has(members::ready_key(newcomer.first, newcomer.second))) {

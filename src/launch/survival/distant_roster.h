@@ -68,6 +68,7 @@ class DistantRoster final : public Roster {
   std::set<int> working_;
   std::set<Newcomer> expected_, ready_;  // on this host; those of them that are said to be ready
   bool done_is_shared_ = false;
+  int again_ = -1;  // the generation that is said to have come apart
   KnownHosts known_;
   Clock::time_point known_since_{};
   std::optional<DistantEnd> end_;

@@ -50,6 +50,7 @@ void KeptRoster::look() {
   part_from_lost();
   if (is_deciding()) decide();
   share_done();
+  if (own_.store.has(members::again_key(number_))) meet_again(number_);
   admit();
   tell_hosts();
 }
@@ -93,6 +94,8 @@ void KeptRoster::hear(OtherHost& host, const std::string& line) {
     host.has_ended = true;
     if (rank != 0 && !failure_)
       failure_ = DistantEnd{text(host.place.name(), " has ended with exit code ", rank), rank};
+  } else if (what == "again") {
+    meet_again(rank);
   } else if (!host.place.has(rank)) {
     refuse(host);  // no launcher of this run
   } else if (what == "lost" && members_.contains(rank)) {
@@ -251,6 +254,13 @@ void KeptRoster::tell() {
   const std::string now = to_text(newest());
   own_.store.set(members::key, now);
   say_to_all(text("members ", now));
+}
+
+// Where a connection is lost and no process, nothing else makes a newer generation.
+void KeptRoster::meet_again(int number) {
+  if (number != number_ || is_deciding()) return;
+  options_.say("ranks have lost each other, and none has ended: all meet again");
+  tell();
 }
 
 std::string KeptRoster::lose_all(const std::vector<int>& ranks) {

@@ -75,6 +75,7 @@ class KeptRoster final : public Roster {
 
   comm::members::Generation newest() const;
   void tell();
+  void meet_again(int number);
   std::string lose_all(const std::vector<int>& ranks);
   std::vector<int> members_of(const HostPlace& place) const;
   void say_to_all(const std::string& line);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/program.h"
+#include "cli/run/connections.h"
 #include "lockstep/base/detail/file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
@@ -114,6 +115,18 @@ TEST_F(Survive, OneThatIsStoppedIsLost) {
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, AllOf(HasSubstr("has been stopped for 2 s while others wait for it: killed"),
                                HasSubstr("was killed by SIGKILL; the other 2 go on")));
+  EXPECT_EQ(hash_of(folder.file("run")), expected());
+}
+
+TEST_F(Survive, WhoLosesConnectionsAndNoProcessMeetsAgain) {
+  Program program(start({"-n", "3", "--survive"}));
+  wait_for_lines(3);
+  const int lost = lose_connections(process_of(1));
+  const Ended ended = program.wait();
+  if (lost == 0) GTEST_SKIP() << "this kernel lets nobody at another process's connections";
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("ranks have lost each other, and none has ended: all meet again"),
+                               HasSubstr("the processes met again after step "), Not(HasSubstr("was lost"))));
   EXPECT_EQ(hash_of(folder.file("run")), expected());
 }
 

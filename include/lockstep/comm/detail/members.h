@@ -32,6 +32,9 @@ Generation parse(const std::string& text);
 /// The key with which a newcomer says that it is ready to work.
 std::string ready_key(int rank, int process);
 
+/// The key with which a member says that a generation's group has come apart, though nobody was lost.
+std::string again_key(int generation);
+
 /// What a run ends with that has too few ranks left: as sysexits.h has it, trying again may help.
 inline constexpr int too_few_exit_code = 75;
 

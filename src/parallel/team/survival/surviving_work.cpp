@@ -24,6 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// So often the same processes meet again without a step more.
+constexpr int kInVain = 5;
+
 struct Largest {
   int64_t value;
   int rank;  // the first that has it
@@ -47,8 +50,7 @@ std::string from_who_knows(const std::string& mine, const comm::Group& group) {
   return longest.value == 0 ? "" : broadcast_text(group, mine, longest.rank);
 }
 
-// None where the others have ended, with all done. Where they don't come nobody was lost, so that meeting again would
-// not help: that is an error.
+// None where the others have ended, with all done.
 std::optional<comm::Group> join_unless_done(comm::Membership& membership) {
   try {
     return membership.join();
@@ -107,8 +109,9 @@ bool is_loss(const std::exception& error) {
 }
 
 bool SurvivingWork::run(comm::Membership& membership) {
-  std::vector<int> before;
-  int64_t done = 0;
+  std::vector<int> before, failed_with;
+  int64_t done = 0, failed_at = -1;
+  int in_vain = 0;
   Clock::time_point noticed = Clock::now();
   // Processes that were lost in different moments of a copy have different ones: the newest counts, and who has an
   // older one, or none, is given it.
@@ -150,6 +153,10 @@ bool SurvivingWork::run(comm::Membership& membership) {
       done = std::max(done, steps_done());
       if (!is_loss(error)) throw;
       if (membership.is_done()) return false;  // the others have finished meanwhile
+      in_vain = membership.ranks() == failed_with && done == failed_at ? in_vain + 1 : 0;
+      if (in_vain == kInVain) throw;
+      failed_with = membership.ranks();
+      failed_at = done;
       noticed = Clock::now();
       log_info("survive: ", error.what());
     }
