@@ -224,11 +224,13 @@ Group Membership::join() {
   }
 }
 
-// Until this process joins again, which also lets the group go. Where it is still being made, there is none.
+// Until this process joins again, which also lets the group go. Where it is still being made, there is none. A host
+// that vanishes closes no connection, and where members meet again that have lost each other, Gloo has not told all of
+// them.
 void Membership::watch(const members::Generation& joined, const std::optional<Group>& group) {
   const Environment& place = connection_->place;
   watch_.reset();
-  if (place.local_size == place.size) return;
+  if (place.size == 1) return;
   const auto look = [store = connection_->store, group, joined] {
     const auto newest = newest_in(*store);
     if (!newest || newest->number <= joined.number) return;
@@ -236,7 +238,9 @@ void Membership::watch(const members::Generation& joined, const std::optional<Gr
       shut_connections_to(joined.store_host, joined.store_port);
     std::vector<int> lost;
     std::ranges::set_difference(joined.ranks, newest->ranks, std::back_inserter(lost));
-    if (!lost.empty() && group) group->abort(text("rank ", lost[0], " was lost"));
+    const bool is_again = newest->ranks == joined.ranks;
+    if (group && (is_again || !lost.empty()))
+      group->abort(is_again ? "all meet again" : text("rank ", lost[0], " was lost"));
   };
   watch_ = std::make_shared<Periodic>(kWatch, look);
 }

@@ -21,7 +21,7 @@ inline int lose_connections(pid_t rank) {
   namespace fs = std::filesystem;
   const std::string environment = read_file(fs::path("/proc") / std::to_string(rank) / "environ");
   const std::string name = "MASTER_PORT=";
-  const int store = std::atoi(environment.c_str() + environment.find(name) + name.size());
+  const long store = std::strtol(environment.c_str() + environment.find(name) + name.size(), nullptr, 10);
   const Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, rank, 0)));
   int lost = 0;
   std::error_code gone;
