@@ -200,8 +200,9 @@ def install() -> None:
         def init_process_group(*arguments: Any, **options: Any) -> Any:
             begun = time.monotonic()
             result = original(*arguments, **options)
-            if time.monotonic() - begun > LATE:
-                _time_a_name(time.monotonic() - begun)
+            took = time.monotonic() - begun
+            if took > LATE:
+                _time_a_name(took)
             _grouped()
             figures.late()
             return result
